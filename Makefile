@@ -1,0 +1,36 @@
+# Two commands set everything up on a fresh machine with Python and make: `make demo`, `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test check docs slow bench clean
+
+demo: $(VENV)/installed
+	$(BIN)/imae curves --out figures
+
+test: $(VENV)/installed check
+	$(BIN)/python -m pytest -n 2 -q
+
+check: $(VENV)/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+slow: $(VENV)/installed
+	$(BIN)/python -m pytest -q -m slow
+
+docs: $(VENV)/installed
+	$(BIN)/mkdocs build --strict
+
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/data.py
+
+# The constraints hold torch at a build that needs no accelerator packages and pin what was tested.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) site figures .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,49 @@
+"""Argument checks: each names the argument, the rule and the value it got."""
+
+import math
+from collections.abc import Collection
+
+from imae.errors import ArgumentError
+
+
+def check_interval(
+    name: str,
+    value: float,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> None:
+    """Raises unless ``value`` is a number between ``low`` and ``high``.
+
+    Raises:
+        ArgumentError: If the value lies outside, or is NaN.
+    """
+    above = value > low if open_low else value >= low
+    below = value < high if open_high else value <= high
+    if not (above and below):
+        left, right = "(" if open_low else "[", ")" if open_high else "]"
+        raise ArgumentError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
+
+
+def check_integer(name: str, value: object, *, low: int) -> None:
+    """Raises unless ``value`` is an integer of at least ``low`` (``True`` is not one).
+
+    Raises:
+        ArgumentError: If it is not.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ArgumentError(f"{name} must be an integer, got {value!r}")
+    if value.__index__() < low:
+        raise ArgumentError(f"{name} must be at least {low}, got {value!r}")
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Raises unless ``value`` is one of ``choices``.
+
+    Raises:
+        ArgumentError: If it is not.
+    """
+    if value not in choices:
+        raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

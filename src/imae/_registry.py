@@ -1,0 +1,92 @@
+"""Catalogs: frozen entries that the factory, the listing, the docs and the tests all read."""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from imae.errors import ArgumentError
+
+Built = TypeVar("Built")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Built]):
+    """One thing that can be built by name.
+
+    Args:
+        name: Key on the command line, lower case.
+        build: Makes the thing; takes the keywords in ``defaults``.
+        summary: One line for listings.
+        reference: Author, title, venue and year, or an empty string for our own.
+        defaults: Keywords of ``build`` with the values used when none is given.
+    """
+
+    name: str
+    build: Callable[..., Built]
+    summary: str
+    reference: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Catalog(Generic[Built]):
+    """An ordered set of entries of one kind; a name can stand in it only once.
+
+    Args:
+        kind: What the entries are, for messages: ``"loss"``.
+        entries: The entries, in listing order.
+
+    Raises:
+        ValueError: If two entries have one name.
+
+    Example:
+        >>> numbers = Catalog("number", (Entry("one", lambda: 1, "the unit"),))
+        >>> numbers.build("one")
+        1
+    """
+
+    def __init__(self, kind: str, entries: tuple[Entry[Built], ...]) -> None:
+        self.kind = kind
+        self._entries = {entry.name: entry for entry in entries}
+        if len(self._entries) != len(entries):
+            names = [entry.name for entry in entries]
+            doubled = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(f"duplicate {kind}: {', '.join(doubled)}")
+
+    def __iter__(self) -> Iterator[Entry[Built]]:
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def names(self) -> tuple[str, ...]:
+        """Every name, in listing order."""
+        return tuple(self._entries)
+
+    def find(self, name: str) -> Entry[Built]:
+        """The entry of this name.
+
+        Raises:
+            ArgumentError: If there is none; the message suggests the nearest names.
+        """
+        if name in self._entries:
+            return self._entries[name]
+        near = difflib.get_close_matches(name.lower(), self._entries, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(self.names())}"
+        raise ArgumentError(f"unknown {self.kind} {name!r}; {hint}")
+
+    def build(self, name: str, **arguments: Any) -> Built:
+        """Builds the thing of this name from its defaults and ``arguments``.
+
+        Raises:
+            ArgumentError: If the name is unknown, or it takes no such argument.
+        """
+        entry = self.find(name)
+        for argument in arguments:
+            if argument not in entry.defaults:
+                takes = ", ".join(entry.defaults) or "no arguments"
+                raise ArgumentError(f"{self.kind} {name!r} takes {takes}; got {argument!r}")
+        return entry.build(**{**entry.defaults, **arguments})
