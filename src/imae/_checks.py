@@ -39,11 +39,11 @@ def check_integer(name: str, value: object, *, low: int) -> None:
         raise ArgumentError(f"{name} must be at least {low}, got {value!r}")
 
 
-def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+def check_choice(name: str, value: object, choices: Collection[str | None]) -> None:
     """Raises unless ``value`` is one of ``choices``.
 
     Raises:
         ArgumentError: If it is not.
     """
     if value not in choices:
-        raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise ArgumentError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")

@@ -21,6 +21,7 @@ def import_extra(module: str, *, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise  # the dependency is there, and something inside it is broken
+        package = module.split(".")[0]
         raise MissingExtraError(
-            f"{module.split('.')[0]} is needed for this and not installed: pip install 'imae[{extra}]'"
+            f"{package} is needed for this and not installed: pip install 'imae[{extra}]'"
         ) from error

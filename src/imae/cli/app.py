@@ -13,29 +13,32 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code: 0, 2 for a user's error, 130 for Ctrl-C."""
     try:
-        import click
         import typer
     except ModuleNotFoundError:
         print("imae: the command line needs: pip install 'imae[cli]'", file=sys.stderr)
         return 2
+    command = typer.main.get_command(_build())
     given = None if arguments is None else list(arguments)
     try:
-        code = typer.main.get_command(_build())(
-            args=given, prog_name="imae", standalone_mode=False
-        )
+        code = command(args=given, prog_name="imae", standalone_mode=False)
     except (ImaeError, OSError) as error:
         return _fail(str(error))
-    except click.ClickException as error:
-        return _fail(error.format_message())
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         return _fail("stopped", code=130)
+    except Exception as error:
+        # Usage errors come from click or from typer's own copy of it, by version; both say so.
+        if not hasattr(error, "format_message"):
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed
+            return 0
+        return _fail(error.format_message())
     return code if isinstance(code, int) else 0
 
 
 def _build() -> "typer.Typer":
     import typer
 
-    from imae.cli import curves
+    from imae.cli import catalogs, curves, data, noise
 
     app = typer.Typer(
         help="Train on labels you cannot trust, and find the ones that are wrong.",
@@ -43,9 +46,28 @@ def _build() -> "typer.Typer":
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for command in (curves,):
+
+    @app.callback()
+    def about(
+        version: bool = typer.Option(
+            False, "--version", help="Show the version and exit.", is_eager=True, callback=_version
+        ),
+    ) -> None:
+        del version  # its callback has done the work
+
+    for command in (curves, noise, data, catalogs):
         command.register(app)
     return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import importlib.metadata
+
+        import typer
+
+        print(importlib.metadata.version("imae"))
+        raise typer.Exit()
 
 
 def _fail(message: str, *, code: int = 2) -> int:

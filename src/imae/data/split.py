@@ -1,6 +1,7 @@
 """Rows with labels: what every data source gives and everything else reads."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +19,28 @@ class Inputs(ABC):
     def __len__(self) -> int:
         """Number of rows."""
 
+    @property
     @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one row as a network sees it: (C, H, W) for images, (F,) for features."""
+
+    @abstractmethod
+    def gather(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
+        """The inputs at these positions in their smallest form: what a worker process hands over.
+
+        One number is drawn from the generator for the whole call, and the augmentation of a row
+        follows from that number and the row. So a row does not change with its neighbours: any
+        share of a batch, drawn from a generator in the same state, is a share of the same batch.
+
+        Args:
+            rows: Positions in the split, shape (B,).
+            generator: Source of augmentation, or None for the plain inputs of evaluation.
+        """
+
+    @abstractmethod
+    def finish(self, gathered: Tensor) -> Tensor:
+        """What ``gather`` gave, as float32 ready for a network."""
+
     def batch(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
         """The inputs at these positions, float32, ready for a network.
 
@@ -26,9 +48,18 @@ class Inputs(ABC):
             rows: Positions in the split, shape (B,).
             generator: Source of augmentation, or None for the plain inputs of evaluation.
         """
+        return self.finish(self.gather(rows, generator=generator))
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.int64]) -> "Inputs":
+        """The inputs at these positions alone, in this order."""
+
+    @abstractmethod
+    def content_hash(self) -> str:
+        """Hash of what evaluation sees: every row's content, in order, and its preparation."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Split:
     """Labelled rows that keep the id they had in the file they came from.
 
@@ -63,14 +94,8 @@ class Split:
                 raise DataError(f"{len(self.inputs)} rows but {name} of shape {column.shape}")
         for name in ("labels", "clean labels"):
             _check_labels(name, columns[name], self.row_ids, len(self.class_names))
-        if self.weights is not None and not (
-            np.isfinite(self.weights).all() and (self.weights >= 0).all()
-        ):
-            row = int(np.argmin(np.where(np.isfinite(self.weights), self.weights, -np.inf)))
-            raise DataError(
-                f"weight of row {self.row_ids[row]!r} must be finite and not negative, "
-                f"got {self.weights[row]}"
-            )
+        if self.weights is not None:
+            _check_weights(self.weights, self.row_ids)
         ids, counts = np.unique(self.row_ids, return_counts=True)
         if len(ids) != len(self.row_ids):
             raise DataError(f"row id {str(ids[counts.argmax()])!r} stands {counts.max()} times")
@@ -88,15 +113,43 @@ class Split:
         clean = self.labels if self.clean_labels is None else self.clean_labels
         return replace(self, labels=labels, clean_labels=clean)
 
+    def take(self, rows: NDArray[np.int64]) -> "Split":
+        """The rows at these positions alone, in this order, under the ids they have."""
+        return replace(
+            self,
+            inputs=self.inputs.take(rows),
+            labels=self.labels[rows],
+            row_ids=self.row_ids[rows],
+            clean_labels=None if self.clean_labels is None else self.clean_labels[rows],
+            weights=None if self.weights is None else self.weights[rows],
+        )
+
 
 @dataclass(frozen=True)
+class Skipped:
+    """A row that was left out, and why."""
+
+    row_id: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
 class Data:
-    """A data set: the rows to train on and, where the source has them, held-out rows."""
+    """A data set: the rows to train on and, where the source has them, held-out rows.
+
+    Args:
+        name: Name of the set or of the file it came from.
+        train: Rows to train on.
+        validation: Rows to choose by, if the source sets them apart.
+        test: Rows to report on, if the source sets them apart.
+        skipped: Rows left out because their image cannot be read.
+    """
 
     name: str
     train: Split
     validation: Split | None = None
     test: Split | None = None
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -107,6 +160,22 @@ class Data:
     def num_classes(self) -> int:
         """Number of classes C."""
         return self.train.num_classes
+
+    def splits(self) -> dict[str, Split]:
+        """The splits that are there, by name: train, then validation, then test."""
+        named = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: split for name, split in named.items() if split is not None}
+
+    def map_splits(self, change: Callable[[Split], Split]) -> "Data":
+        """The data with every split that is there replaced by what ``change`` makes of it."""
+        changed = {name: change(split) for name, split in self.splits().items()}
+        return Data(
+            self.name,
+            changed["train"],
+            changed.get("validation"),
+            changed.get("test"),
+            self.skipped,
+        )
 
 
 def _check_labels(
@@ -122,4 +191,14 @@ def _check_labels(
         raise DataError(
             f"{name}: row {str(row_ids[row])!r} has label {labels[row]}, "
             f"outside the {num_classes} classes"
+        )
+
+
+def _check_weights(weights: NDArray[np.float32], row_ids: NDArray[np.str_]) -> None:
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(
+            f"weight of row {str(row_ids[row])!r} must be finite and not negative, "
+            f"got {weights[row]}"
         )

@@ -1,0 +1,170 @@
+"""Losses that are defined by their weight, an exponential that sets its variance."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from imae._checks import check_interval
+from imae.curves.base import Curve
+from imae.curves.quadrature import integrate_from_zero
+
+# The largest weights, exp(100 / 4) and exp(80), leave room for a sum over a batch in float32.
+_LARGEST_T = 100.0
+_LARGEST_EXPONENT = 80.0
+
+# 16 nodes give the value of IMAE to 1e-12 at the largest T, to 1e-15 at the T of the paper.
+_nodes, _weights = np.polynomial.legendre.leggauss(16)
+_WEIGHTS = _weights / 2
+_ROWS = np.stack([1 / _WEIGHTS, -(((1 + _nodes) / 2) ** 2) / _WEIGHTS, _WEIGHTS]).tolist()
+_constants: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
+
+
+@final
+@dataclass(frozen=True)
+class IMAE(Curve):
+    """Improved MAE: MAE's order of examples, with a variance of the weight that T sets.
+
+    Formula:
+        phi(m)  = -m/2 - integral from 0 to tanh(m/2) of expm1(T (1 - u^2) / 4) / (1 - u^2) du
+        phi'(m) = -exp(T p (1 - p)) / 2
+        w(p)    = exp(T p (1 - p))
+
+    The paper writes the value as an integral up to p = 1. That integral diverges, because the
+    weight tends to 1 there and not to 0; the value here is anchored at p = 1/2 instead,
+    ``phi(0) = 0``. It is odd in m and may be negative: never select a model by it.
+
+    For the same reason logits can grow without bound under this loss. :class:`Window`,
+    ``normalize="batch"`` and :func:`imae.bound_logits` are the remedies.
+
+    Args:
+        T: How much the weight varies, in [0, 100]; 0 weighs all alike. The paper takes 8 under
+            label noise and 0.5 on clean labels. A 0-d tensor is taken as it is, unchecked, so
+            that a schedule can change it without compiling anew.
+
+    Example:
+        >>> IMAE(T=8.0).weight(torch.tensor([0.0, 0.5, 1.0]))
+        tensor([1.0000, 7.3891, 1.0000])
+
+    Reference:
+        Wang et al., "IMAE for Noise-Robust Learning", 2023, Eq. (10).
+    """
+
+    T: float | Tensor = 8.0
+    name: ClassVar[str] = "imae"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.T, Tensor):
+            check_interval("T", self.T, low=0, high=_LARGEST_T)
+
+    def value(self, m: Tensor) -> Tensor:
+        """Loss at margin ``m``."""
+        constant, linear, weights = _node_tensors(m)
+        half = m / 2
+        x = torch.tanh(half)
+        # (1 - u^2) / weight at the nodes u. They lie inside (0, x), so it is never 0.
+        rest = torch.addcmul(constant, x.square().unsqueeze(-1), linear)
+        integral = (torch.expm1(rest * (self.T / 4 * weights)) / rest).sum(-1)
+        return -torch.addcmul(half, x, integral)
+
+    def slope(self, m: Tensor) -> Tensor:
+        """Derivative of the loss at margin ``m``."""
+        p = torch.sigmoid(m)
+        # The exponent needs p (1 - p) to a small absolute error only: one sigmoid will do.
+        return -0.5 * torch.exp(self.T * torch.addcmul(p, p, p, value=-1))
+
+
+@final
+@dataclass(frozen=True)
+class DM(Curve):
+    """Derivative manipulation: IMAE's weight with its peak moved.
+
+    Formula:
+        phi(m)  = -1/2 times the integral of w(sigmoid(t)) from 0 to m
+        phi'(m) = -exp(beta p^lam (1 - p)) / 2
+        w(p)    = exp(beta p^lam (1 - p))
+
+    The peak lies at ``p = lam / (lam + 1)``: under 1/2 for ``lam < 1``. With ``lam = 1`` it is
+    IMAE with ``T = beta``. The remarks on IMAE's value and on growing logits hold here too.
+
+    Args:
+        beta: How much the weight varies, in [0, 80].
+        lam: Position of the peak, positive.
+
+    Example:
+        >>> DM(beta=8.0, lam=1.0).weight(torch.tensor([0.5]))
+        tensor([7.3891])
+
+    Reference:
+        Wang et al., "Derivative manipulation for general example weighting", arXiv 2019.
+    """
+
+    beta: float = 8.0
+    lam: float = 0.5
+    name: ClassVar[str] = "dm"
+
+    def __post_init__(self) -> None:
+        check_interval("beta", self.beta, low=0, high=_LARGEST_EXPONENT)
+        check_interval("lam", self.lam, low=0, high=math.inf, open_low=True, open_high=True)
+
+    def value(self, m: Tensor) -> Tensor:
+        """Loss at margin ``m``."""
+        return integrate_from_zero(self.slope, m)
+
+    def slope(self, m: Tensor) -> Tensor:
+        """Derivative of the loss at margin ``m``."""
+        return -0.5 * torch.exp(self.beta * torch.exp(self.lam * logsigmoid(m)) * torch.sigmoid(-m))
+
+
+@final
+@dataclass(frozen=True)
+class ICCE(Curve):
+    """CCE's order of examples, with a variance of the weight that T sets.
+
+    Formula:
+        phi(m)  = -1/2 times the integral of w(sigmoid(t)) from 0 to m
+        phi'(m) = -exp(T (1 - p)) / 2
+        w(p)    = exp(T (1 - p))
+
+    The paper closes with the remark that the variance of the weight matters for other losses
+    too, CCE for example; this is that idea carried out. The value is anchored at p = 1/2.
+
+    Args:
+        T: How much the weight varies, in [0, 80]; 0 weighs all alike.
+
+    Example:
+        >>> ICCE(T=2.0).weight(torch.tensor([0.5]))
+        tensor([2.7183])
+
+    Reference:
+        Wang et al., "IMAE for Noise-Robust Learning", 2023, section 7 (the remark only).
+    """
+
+    T: float = 2.0
+    name: ClassVar[str] = "icce"
+
+    def __post_init__(self) -> None:
+        check_interval("T", self.T, low=0, high=_LARGEST_EXPONENT)
+
+    def value(self, m: Tensor) -> Tensor:
+        """Loss at margin ``m``."""
+        return integrate_from_zero(self.slope, m)
+
+    def slope(self, m: Tensor) -> Tensor:
+        """Derivative of the loss at margin ``m``."""
+        return -0.5 * torch.exp(self.T * torch.sigmoid(-m))
+
+
+def _node_tensors(m: Tensor) -> tuple[Tensor, ...]:
+    # Making a tensor from a list costs as much as the rest of a small batch's value; a compiler
+    # folds it into a constant by itself, and must not see a cache.
+    if torch.compiler.is_compiling() or type(m) is not Tensor:
+        return m.new_tensor(_ROWS).unbind()
+    key = (m.device, m.dtype)
+    if key not in _constants:
+        _constants[key] = m.new_tensor(_ROWS).unbind()
+    return _constants[key]

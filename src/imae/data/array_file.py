@@ -1,0 +1,131 @@
+"""Arrays of images or features in ``.npz`` or ``.npy`` files."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.data.array_images import ArrayImages
+from imae.data.arrays import read_npy, read_npz
+from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
+from imae.data.column_file import narrowed
+from imae.data.split import Data, Inputs
+from imae.data.table import Table
+from imae.errors import DataError
+
+SUFFIXES = (".npz", ".npy")
+_INPUTS = ("x", "images", "features")
+_LABELS = ("y", "labels")
+_OPTIONAL = ("row_ids", "clean_labels", "split", "weights", "class_names")
+
+
+def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
+    """The data in a ``.npz`` file, or in a ``.npy`` file and others beside it.
+
+    A ``.npz`` file holds the inputs as ``x``, ``images`` or ``features``, the labels as ``y`` or
+    ``labels``, and if they are known ``row_ids``, ``clean_labels``, ``split``, ``weights`` and
+    ``class_names``. A ``.npy`` file holds the inputs; the others lie beside it under these names
+    (``y.npy`` or ``labels.npy`` ...). Without ids a row is called by its position, from 0.
+
+    Images are uint8, shape (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels. Features
+    are numbers, shape (N, F).
+
+    Args:
+        path: The file.
+        pad: Black pixels added on each side of an image before it is cropped at random.
+        flip: Whether half of the images are mirrored in training.
+
+    Raises:
+        DataError: If the file or a row of it cannot be used; the message says which and why.
+    """
+    where = str(path)
+    arrays = _read(path)
+    inputs = _inputs(arrays.pop(_only(arrays, _INPUTS, where)), pad=pad, flip=flip, where=where)
+    label_name = _only(arrays, _LABELS, where)
+    for name, values in arrays.items():
+        if name != "class_names" and values.shape != (len(inputs),):
+            raise DataError(
+                f"{where}: {len(inputs)} rows of inputs but {name} of shape {values.shape}"
+            )
+    lists = {name: _list(values) for name, values in arrays.items()}
+    columns = Columns(
+        source=where,
+        inputs=inputs,
+        labels=lists[label_name],
+        row_ids=written_ids(list(map(str, lists["row_ids"])), source=where)
+        if "row_ids" in lists
+        else position_ids(len(inputs)),
+        clean_labels=lists.get("clean_labels"),
+        weights=_numbers(arrays["weights"], where) if "weights" in arrays else None,
+    )
+    splits = list(map(str, lists["split"])) if "split" in lists else None
+    class_names = list(map(str, lists["class_names"])) if "class_names" in lists else None
+    return assemble(divide(columns, splits), name=path.stem, class_names=class_names)
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    if path.suffix.lower() == ".npz":
+        return read_npz(path, (*_INPUTS, *_LABELS, *_OPTIONAL))
+    arrays = {"x": read_npy(path)}
+    for name in (*_LABELS, *_OPTIONAL):
+        beside = path.with_name(f"{name}.npy")
+        if beside != path and beside.exists():
+            arrays[name] = read_npy(beside)
+    return arrays
+
+
+def _only(arrays: Mapping[str, object], names: Sequence[str], where: str) -> str:
+    found = [name for name in names if name in arrays]
+    if len(found) != 1:
+        has = " and ".join(found) or "none"
+        raise DataError(f"{where}: needs one array called {' or '.join(names)}, has {has}")
+    return found[0]
+
+
+def _inputs(values: NDArray[Any], *, pad: int, flip: bool, where: str) -> Inputs:
+    if values.ndim == 2:
+        return Table(_numbers(values, where))
+    if values.ndim not in (3, 4) or values.size == 0:
+        raise DataError(
+            f"{where}: inputs of shape {values.shape} are neither features (N, F) nor images "
+            f"(N, H, W), (N, H, W, C) or (N, C, H, W)"
+        )
+    if values.dtype != np.uint8:
+        raise DataError(f"{where}: images must be uint8 from 0 to 255, got {values.dtype}")
+    pixels = np.ascontiguousarray(_channels_first(values, where))
+    unit = (1.0,) * pixels.shape[1]
+    return ArrayImages(pixels, mean=unit, std=unit, pad=pad, flip=flip)
+
+
+def _channels_first(values: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
+    if values.ndim == 3:
+        return values[:, None]
+    first, last = values.shape[1] in (1, 3), values.shape[3] in (1, 3)
+    if first == last:
+        raise DataError(
+            f"{where}: images of shape {values.shape} need 1 or 3 channels either as the second "
+            f"or as the last dimension"
+        )
+    return values if first else values.transpose(0, 3, 1, 2)
+
+
+def _numbers(values: NDArray[Any], where: str) -> NDArray[np.float32]:
+    if values.dtype.kind not in "iufb":
+        raise DataError(f"{where}: features and weights must be numbers, got {values.dtype}")
+    narrow, wrong = narrowed(values)
+    if wrong is not None:
+        row = wrong // max(1, values[0].size)
+        raise DataError(
+            f"{where}: row {row} (counted from 0) holds {values.flat[wrong]}; numbers must be "
+            f"finite and fit float32"
+        )
+    return narrow
+
+
+def _list(values: NDArray[Any]) -> list[object]:
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    found: list[object] = values.tolist()
+    return found

@@ -1,0 +1,176 @@
+"""From the columns of a source to data: labels become numbers, rows find their split."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.data.labels import LabelColumn, encode_labels
+from imae.data.split import Data, Inputs, Split
+from imae.errors import DataError
+
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+_LONGEST_ID = 512  # ids are an array as wide as the longest
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Rows of one source before their labels are numbers.
+
+    Args:
+        source: File or folder, for messages.
+        inputs: One for each of the N rows.
+        labels: N labels as they were written.
+        row_ids: N ids.
+        clean_labels: N true labels as they were written, if there are any.
+        weights: N weights, if there are any.
+    """
+
+    source: str
+    inputs: Inputs
+    labels: Sequence[object]
+    row_ids: NDArray[np.str_]
+    clean_labels: Sequence[object] | None = None
+    weights: NDArray[np.float32] | None = None
+
+    def take(self, rows: NDArray[np.int64]) -> "Columns":
+        """The rows at these positions alone."""
+        clean = self.clean_labels
+        return Columns(
+            source=self.source,
+            inputs=self.inputs.take(rows),
+            labels=[self.labels[row] for row in rows],
+            row_ids=self.row_ids[rows],
+            clean_labels=None if clean is None else [clean[row] for row in rows],
+            weights=None if self.weights is None else self.weights[rows],
+        )
+
+
+def assemble(
+    parts: Mapping[str, Columns], *, name: str, class_names: Sequence[str] | None = None
+) -> Data:
+    """Data from the columns of its splits.
+
+    The classes are those of the training rows, given and clean labels together.
+
+    Args:
+        parts: Columns by split: ``"train"``, and if they are there ``"validation"``, ``"test"``.
+        name: Name of the data.
+        class_names: Names of the classes, if they are known.
+
+    Raises:
+        DataError: If there are no training rows, a column has another length, a label or weight is
+            wrong, or a row id stands twice.
+    """
+    first = next(iter(parts.values()))
+    if "train" not in parts or len(parts["train"].inputs) == 0:
+        raise DataError(f"{first.source}: there are no rows to train on")
+    for columns in parts.values():
+        _check_lengths(columns)
+    order = ["train", *(part for part in parts if part != "train")]
+    written = {part: _label_columns(parts[part]) for part in order}
+    others = [column for part in order[1:] for column in written[part]]
+    encoded, names = encode_labels(written["train"], others, class_names=class_names)
+    splits = {}
+    for part in order:
+        labels, *clean = (encoded.pop(0) for _ in written[part])
+        splits[part] = _split(parts[part], labels, clean[0] if clean else None, names)
+    return Data(name, splits["train"], splits.get("validation"), splits.get("test"))
+
+
+def divide(columns: Columns, splits: Sequence[str] | None) -> dict[str, Columns]:
+    """The columns by split, for a source that names the split of every row.
+
+    Args:
+        columns: All rows.
+        splits: Split of every row (train, validation, val, test ...), or None if all train.
+
+    Raises:
+        DataError: If a row names no split that we know.
+    """
+    if splits is None:
+        return {"train": columns}
+    rows: dict[str, list[int]] = {}
+    for row, written in enumerate(splits):
+        part = SPLIT_NAMES.get(written.strip().lower())
+        if part is None:
+            raise DataError(
+                f"{columns.source}: row {str(columns.row_ids[row])!r}: split {written!r} is "
+                f"none of train, validation, test"
+            )
+        rows.setdefault(part, []).append(row)
+    return {part: columns.take(np.array(positions)) for part, positions in rows.items()}
+
+
+def position_ids(number: int) -> NDArray[np.str_]:
+    """Ids of rows that have none of their own: their position, counted from 0.
+
+    Example:
+        >>> position_ids(3).tolist()
+        ['0', '1', '2']
+    """
+    return np.arange(number).astype(np.str_)
+
+
+def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
+    """Ids of rows as their source gives them, checked.
+
+    Raises:
+        DataError: If an id is blank, overlong, holds a NUL or stands twice.
+    """
+    seen: dict[str, int] = {}
+    for row, row_id in enumerate(ids):
+        if not row_id.strip():
+            raise DataError(f"{source}: row {row} (counted from 0) has no id")
+        if len(row_id) > _LONGEST_ID or "\0" in row_id:
+            raise DataError(
+                f"{source}: row {row} (counted from 0) has an id of {len(row_id)} characters; ids "
+                f"have at most {_LONGEST_ID} and no NUL"
+            )
+        if row_id in seen:
+            raise DataError(
+                f"{source}: row id {row_id!r} stands twice, in rows {seen[row_id]} and {row} "
+                f"(counted from 0)"
+            )
+        seen[row_id] = row
+    return np.array(ids, dtype=np.str_)
+
+
+def _check_lengths(part: Columns) -> None:
+    lengths = {
+        "labels": part.labels,
+        "row ids": part.row_ids,
+        "clean labels": part.clean_labels,
+        "weights": part.weights,
+    }
+    for name, column in lengths.items():
+        if column is not None and len(column) != len(part.inputs):
+            raise DataError(
+                f"{part.source}: {len(part.inputs)} rows of inputs but {len(column)} {name}"
+            )
+
+
+def _label_columns(part: Columns) -> list[LabelColumn]:
+    written = [part.labels] if part.clean_labels is None else [part.labels, part.clean_labels]
+    return [LabelColumn(part.source, part.row_ids, values) for values in written]
+
+
+def _split(
+    part: Columns,
+    labels: NDArray[np.int64],
+    clean: NDArray[np.int64] | None,
+    class_names: tuple[str, ...],
+) -> Split:
+    try:
+        return Split(part.inputs, labels, part.row_ids, class_names, clean, part.weights)
+    except DataError as error:
+        raise DataError(f"{part.source}: {error}") from error

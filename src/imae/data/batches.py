@@ -1,0 +1,179 @@
+"""Epochs of batches that do not depend on workers, processes or where a run was resumed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from imae._checks import check_integer
+from imae.data.draws import numpy_generator, torch_generator
+from imae.data.split import Inputs, Split
+from imae.errors import ArgumentError, DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows that a network sees at once.
+
+    Args:
+        inputs: Images or features, float32, shape (B, C, H, W) or (B, F).
+        target: Given labels, int64, shape (B,).
+        row: Positions in the split, int64, shape (B,).
+        weight: Weights of the rows, float32, shape (B,), if the split has any.
+    """
+
+    inputs: Tensor
+    target: Tensor
+    row: Tensor
+    weight: Tensor | None
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+
+class Batches:
+    """The batches of a split, epoch by epoch.
+
+    Every random draw follows from the seed, its purpose, the epoch and the row. So an epoch can be
+    entered at any step, ``workers`` changes the speed and nothing else, and the shares of several
+    ranks, put one after the other, are the batches of one process.
+
+    The last batch holds what is left; a batch size beyond the number of rows gives one batch.
+
+    Args:
+        split: Rows to give out.
+        batch_size: Rows in a batch, over all ranks together.
+        seed: Seed of the order and of the augmentation.
+        shuffle: Whether each epoch has an order of its own, or all have the split's.
+        augment: Whether images are cropped and mirrored at random.
+        drop_last: Whether a last batch that is not full is left out.
+        workers: Processes that read and decode ahead; 0 does it in this one. They help with
+            images on disk. Arrays in memory are quicker without.
+        rank: Number of this process among those that train together.
+        num_ranks: Number of processes that train together.
+
+    Raises:
+        ArgumentError: If a number is out of its range, there is no batch at all, or the last
+            batch would leave a rank without a row.
+
+    Example:
+        >>> from imae.data.table import Table
+        >>> table, names = Table(np.eye(3, dtype=np.float32)), np.array(["a", "b", "c"])
+        >>> split = Split(table, np.array([0, 1, 0]), names, ("x", "y"))
+        >>> [batch.row.tolist() for batch in Batches(split, 2, seed=1).epoch(0)]
+        [[1, 0], [2]]
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        batch_size: int,
+        *,
+        seed: int,
+        shuffle: bool = True,
+        augment: bool = True,
+        drop_last: bool = False,
+        workers: int = 0,
+        rank: int = 0,
+        num_ranks: int = 1,
+    ) -> None:
+        check_integer("num_ranks", num_ranks, low=1)
+        check_integer("rank", rank, low=0)
+        check_integer("batch_size", batch_size, low=num_ranks)
+        check_integer("seed", seed, low=0)
+        check_integer("workers", workers, low=0)
+        if rank >= num_ranks:
+            raise ArgumentError(f"rank must be below num_ranks, got {rank} of {num_ranks}")
+        full, rest = divmod(len(split), batch_size)
+        self._steps = full if drop_last or rest == 0 else full + 1
+        if self._steps == 0:
+            raise ArgumentError(f"{len(split)} rows do not fill a batch of {batch_size}")
+        if self._steps > full and rest < num_ranks:
+            raise ArgumentError(
+                f"the last batch has {rest} rows for {num_ranks} ranks; "
+                f"use drop_last=True or another batch_size"
+            )
+        self.split = split
+        self.batch_size = batch_size
+        self._seed, self._shuffle, self._augment = seed, shuffle, augment
+        self._workers, self._rank, self._num_ranks = workers, rank, num_ranks
+
+    def __len__(self) -> int:
+        """Number of batches in an epoch."""
+        return self._steps
+
+    def epoch(self, epoch: int, *, start_step: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, in order.
+
+        Args:
+            epoch: Number of the epoch, from 0.
+            start_step: Batches of this epoch to leave out, for a run that goes on in its middle.
+
+        Raises:
+            ArgumentError: If a number is negative or the epoch has no such step.
+            DataError: If an input cannot be read.
+        """
+        check_integer("epoch", epoch, low=0)
+        check_integer("start_step", start_step, low=0)
+        if start_step > self._steps:
+            raise ArgumentError(f"start_step must be at most {self._steps}, got {start_step}")
+        shares = _Shares(self.split.inputs, self._rows(epoch), self._key(epoch))
+        return self._read(shares, range(start_step, self._steps))
+
+    def _rows(self, epoch: int) -> list[NDArray[np.int64]]:
+        """Rows of this rank in every step of the epoch."""
+        order = np.arange(len(self.split), dtype=np.int64)
+        if self._shuffle:
+            order = numpy_generator(self._seed, "shuffle", epoch).permutation(order)
+        steps = (order[step * self.batch_size :][: self.batch_size] for step in range(self._steps))
+        return [np.array_split(rows, self._num_ranks)[self._rank] for rows in steps]
+
+    def _key(self, epoch: int) -> tuple[int, int] | None:
+        return (self._seed, epoch) if self._augment else None
+
+    def _read(self, shares: "_Shares", steps: range) -> Iterator[Batch]:
+        loader = DataLoader(
+            shares,
+            batch_size=None,
+            sampler=steps,
+            num_workers=self._workers,
+            generator=torch.Generator(),  # else each epoch takes a draw from the global one
+        )
+        for step, gathered in zip(steps, loader, strict=True):
+            if isinstance(gathered, str):
+                raise DataError(gathered)
+            yield self._batch(shares.rows[step], self.split.inputs.finish(gathered))
+
+    def _batch(self, rows: NDArray[np.int64], inputs: Tensor) -> Batch:
+        weights = self.split.weights
+        return Batch(
+            inputs=inputs,
+            target=torch.from_numpy(self.split.labels[rows]),
+            row=torch.from_numpy(rows.copy()),
+            weight=None if weights is None else torch.from_numpy(weights[rows]),
+        )
+
+
+class _Shares(Dataset[Tensor | str]):
+    """What a worker gathers for each step: inputs, or the one line that says why not."""
+
+    def __init__(
+        self, inputs: Inputs, rows: list[NDArray[np.int64]], key: tuple[int, int] | None
+    ) -> None:
+        self._inputs = inputs
+        self.rows = rows
+        self._key = key
+
+    def __getitem__(self, step: int) -> Tensor | str:
+        generator = None
+        if self._key is not None:
+            seed, epoch = self._key
+            generator = torch_generator(seed, "augment", epoch)
+        try:
+            return self._inputs.gather(self.rows[step], generator=generator)
+        except DataError as error:  # DataLoader would wrap it in a worker's traceback
+            return str(error)

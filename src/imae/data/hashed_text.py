@@ -1,0 +1,106 @@
+"""Text as hashed word counts."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from imae._extras import import_extra
+from imae.data.split import Inputs
+
+NUM_FEATURES = 2**13
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HashedText(Inputs):
+    """Words and pairs of words of every text, hashed into a fixed number of features.
+
+    Nothing is learnt from the texts, so a text has the same features in any set. The rows are
+    kept sparse and laid out only for the batch that asks. Make one with ``hash_text``.
+
+    Args:
+        starts: Where each row's entries begin, and the end of the last, shape (N + 1,).
+        features: Feature number of every entry, in [0, num_features).
+        values: Value of every entry.
+        num_features: Number of features F.
+    """
+
+    starts: NDArray[np.int64]
+    features: NDArray[np.int64]
+    values: NDArray[np.float32]
+    num_features: int = NUM_FEATURES
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one row: (F,)."""
+        return (self.num_features,)
+
+    def gather(
+        self,
+        rows: NDArray[np.int64],
+        *,
+        generator: torch.Generator | None,  # noqa: ARG002 - nothing to augment
+    ) -> Tensor:
+        """The features at these positions, shape (B, F)."""
+        dense = np.zeros((len(rows), self.num_features), np.float32)
+        entries, lengths = self._entries(rows)
+        dense[np.repeat(np.arange(len(rows)), lengths), self.features[entries]] = self.values[
+            entries
+        ]
+        return torch.from_numpy(dense)
+
+    def finish(self, gathered: Tensor) -> Tensor:
+        """The features as they are, shape (B, F)."""
+        return gathered
+
+    def take(self, rows: NDArray[np.int64]) -> "HashedText":
+        """The rows at these positions alone."""
+        entries, lengths = self._entries(rows)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        return HashedText(starts, self.features[entries], self.values[entries], self.num_features)
+
+    def content_hash(self) -> str:
+        """Hash of the features of all rows."""
+        digest = hashlib.sha256(repr(("text", self.num_features)).encode())
+        for part in (self.starts, self.features, self.values):
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+    def _entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places of the entries of these rows, row after row, and the number each row has."""
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        before = np.cumsum(lengths) - lengths
+        return np.repeat(self.starts[rows] - before, lengths) + np.arange(lengths.sum()), lengths
+
+
+def hash_text(texts: Sequence[str], *, num_features: int = NUM_FEATURES) -> HashedText:
+    """Features of the texts: counts of words and pairs of words, each row of length 1.
+
+    Args:
+        texts: The texts, N of them.
+        num_features: Number of features F.
+
+    Example:
+        >>> hash_text(["good film", "bad film"]).shape
+        (8192,)
+
+    Reference:
+        Weinberger et al., "Feature Hashing for Large Scale Multitask Learning", ICML 2009.
+    """
+    library = import_extra("sklearn.feature_extraction.text", extra="data")
+    vectorizer = library.HashingVectorizer(
+        n_features=num_features, ngram_range=(1, 2), dtype=np.float32
+    )
+    sparse = vectorizer.transform(texts)
+    return HashedText(
+        sparse.indptr.astype(np.int64), sparse.indices.astype(np.int64), sparse.data, num_features
+    )

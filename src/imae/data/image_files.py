@@ -1,0 +1,154 @@
+"""Photos on disk, decoded when they are asked for."""
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from imae._checks import check_integer
+from imae._extras import import_extra
+from imae.data.array_images import normalise
+from imae.data.draws import row_draws
+from imae.data.split import Inputs
+from imae.errors import ArgumentError, DataError
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: it starts a program
+_MAX_PIXELS = 89_478_485  # Pillow's own bound: a quarter of a gigabyte as RGB
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ImageFiles(Inputs):
+    """Images warped to a square and cropped: at random and mirrored in training, else centred.
+
+    Each image has its own crop and mirror. Decoding is what costs here: let ``Batches`` do it in
+    worker processes.
+
+    Args:
+        root: Folder that holds the images.
+        names: Path of every image below the root, with forward slashes.
+        resize: Side of the square an image is warped to.
+        crop: Side of the square that is cut out of it.
+        mean: Mean of every channel, on pixels scaled to [0, 1].
+        std: Standard deviation of every channel, on the same scale.
+        flip: Whether half of the images are mirrored in training.
+
+    Raises:
+        ArgumentError: If ``crop`` is below 1 or above ``resize``.
+        DataError: From ``gather``, if an image cannot be read.
+
+    Reference:
+        Wang et al., "IMAE for Noise-Robust Learning: Mean Absolute Error Does Not Treat Examples
+        Equally and Gradient Magnitude's Variance Matters", arXiv 1903.12141 (256, then 227).
+    """
+
+    root: Path
+    names: Sequence[str]
+    resize: int = field(default=256, kw_only=True)
+    crop: int = field(default=227, kw_only=True)
+    mean: tuple[float, ...] = field(default=IMAGENET_MEAN, kw_only=True)
+    std: tuple[float, ...] = field(default=IMAGENET_STD, kw_only=True)
+    flip: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_integer("crop", self.crop, low=1)
+        check_integer("resize", self.resize, low=1)
+        if self.crop > self.resize:
+            raise ArgumentError(f"crop must be at most resize, got {self.crop} and {self.resize}")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one prepared image: (3, crop, crop)."""
+        return (3, self.crop, self.crop)
+
+    def gather(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
+        """The decoded crops of the images at these positions, shape (B, crop, crop, 3), uint8."""
+        places = self.resize - self.crop + 1
+        if generator is None:
+            top = left = np.full(len(rows), places // 2)
+            mirror = np.zeros(len(rows), np.int64)
+        else:
+            top, left, mirror = row_draws(rows, (places, places, 2), generator=generator)
+        pixels = np.empty((len(rows), self.crop, self.crop, 3), np.uint8)
+        for index, row in enumerate(rows):
+            image = self._crop(self.root / self.names[row], int(top[index]), int(left[index]))
+            if self.flip and mirror[index]:
+                image = image.transpose(0)  # FLIP_LEFT_RIGHT; ten times as quick as numpy's
+            pixels[index] = image
+        return torch.from_numpy(pixels)
+
+    def finish(self, gathered: Tensor) -> Tensor:
+        """The crops normalised, shape (B, 3, crop, crop)."""
+        return normalise(gathered.permute(0, 3, 1, 2), self.mean, self.std)
+
+    def take(self, rows: NDArray[np.int64]) -> "ImageFiles":
+        """The images at these positions alone."""
+        return replace(self, names=tuple(self.names[row] for row in rows))
+
+    def content_hash(self) -> str:
+        """Hash of the bytes of all files and of how they are prepared."""
+        digest = hashlib.sha256(
+            repr((len(self), self.resize, self.crop, self.mean, self.std)).encode()
+        )
+        for name in self.names:
+            content = (self.root / name).read_bytes()
+            digest.update(hashlib.sha256(content).digest())
+        return digest.hexdigest()
+
+    def _crop(self, path: Path, top: int, left: int) -> Any:
+        """The crop of the warped image, of which only the crop is ever computed."""
+        image = decode(path, size=self.resize)
+        wide, high = image.width / self.resize, image.height / self.resize
+        box = (left * wide, top * high, (left + self.crop) * wide, (top + self.crop) * high)
+        box = (*box[:2], min(box[2], image.width), min(box[3], image.height))
+        bilinear = import_extra("PIL.Image", extra="data").Resampling.BILINEAR
+        return image.resize((self.crop, self.crop), bilinear, box=box)
+
+
+def decode(path: Path, *, size: int | None = None) -> Any:
+    """The image in this file, a ``PIL.Image.Image`` in RGB.
+
+    Args:
+        path: The file.
+        size: Side it will be warped to. A JPEG four times as large is then decoded at a
+            half, a quarter or an eighth of its size, which is quicker and looks the same.
+
+    Raises:
+        DataError: If it cannot be read as an image, or holds more pixels than is sane.
+    """
+    library = import_extra("PIL.Image", extra="data")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # oddities of metadata, and a size checked below
+            with library.open(path, formats=_FORMATS) as image:
+                if image.width * image.height > _MAX_PIXELS:
+                    raise DataError(
+                        f"{path}: {image.width} x {image.height} pixels are more than an image may "
+                        f"have; make it smaller"
+                    )
+                if size is not None:
+                    image.draft("RGB", (2 * size, 2 * size))
+                return image.convert("RGB")
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such image") from error
+    # A damaged file makes Pillow's readers fail in many ways (OSError, SyntaxError, ValueError,
+    # struct.error, EOFError, DecompressionBombError ...); all mean that it cannot be read.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{path}: cannot be read as an image ({reason})") from error

@@ -1,0 +1,146 @@
+"""Labels as people write them, turned into class numbers."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.errors import DataError
+
+
+@dataclass(frozen=True)
+class LabelColumn:
+    """Labels as they stand in a source, and how to name a row of it in a message.
+
+    Args:
+        source: File or folder they come from.
+        row_ids: Id of every row, shape (N,).
+        values: N names or whole numbers; None, NaN and blank mean that the label is missing.
+    """
+
+    source: str
+    row_ids: NDArray[np.str_]
+    values: Sequence[object]
+
+    def error(self, row: int, problem: str) -> DataError:
+        """The error for this row."""
+        return DataError(f"{self.source}: row {str(self.row_ids[row])!r}: {problem}")
+
+
+def encode_labels(
+    train: Sequence[LabelColumn],
+    others: Sequence[LabelColumn],
+    *,
+    class_names: Sequence[str] | None = None,
+) -> tuple[list[NDArray[np.int64]], tuple[str, ...]]:
+    """Class numbers of all columns, the training columns first, and the names of the classes.
+
+    The classes are those of the training columns, in order: as numbers if all labels are whole
+    numbers, else by name. If ``class_names`` are given, whole numbers count them from 0.
+
+    Args:
+        train: Columns that say which classes there are.
+        others: Columns that may use these classes only.
+        class_names: Names of the classes, if they are known.
+
+    Raises:
+        DataError: If a label is missing, no whole number or name, negative, not one of the classes,
+            or there are fewer than two classes.
+
+    Example:
+        >>> ids = np.array(["a", "b", "c"])
+        >>> encode_labels([LabelColumn("pets.csv", ids, ["dog", "cat", "dog"])], [])
+        ([array([1, 0, 1])], ('cat', 'dog'))
+    """
+    if class_names is not None and len(set(class_names)) < len(class_names):
+        raise DataError(f"{train[0].source}: two classes have one name ({_listing(class_names)})")
+    columns = [*train, *others]
+    tidy = [_tidy(column) for column in columns]
+    if all(isinstance(value, int) for values in tidy for value in values):
+        _check_not_negative(columns, tidy)
+    else:
+        tidy = [[str(value) for value in values] for values in tidy]
+    if class_names is None:
+        numbers = _number(value for values in tidy[: len(train)] for value in values)
+    elif tidy and tidy[0] and isinstance(tidy[0][0], int):
+        numbers = {number: number for number in range(len(class_names))}
+    else:
+        numbers = {name: number for number, name in enumerate(class_names)}
+    if len(numbers) < 2:
+        raise DataError(
+            f"{train[0].source}: {_listing(numbers)} is the only class; "
+            f"there is nothing to tell apart, give rows of at least two"
+        )
+    encoded = [
+        _encode(column, values, numbers, known=class_names is not None or index < len(train))
+        for index, (column, values) in enumerate(zip(columns, tidy, strict=True))
+    ]
+    return encoded, tuple(class_names or map(str, numbers))
+
+
+def _tidy(column: LabelColumn) -> list[int | str]:
+    values: list[int | str] = []
+    for row, value in enumerate(column.values):
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        if isinstance(value, str):
+            value = value.strip()
+        if value is None or value == "" or _is_nan(value):
+            raise column.error(row, "the label is missing; fill it in or remove the row")
+        if not isinstance(value, int | str):
+            raise column.error(row, f"label {value!r} is neither a name nor a whole number")
+        values.append(_whole(value) if isinstance(value, str) else int(value))
+    return values
+
+
+def _whole(text: str) -> int | str:
+    """The number that this text is, unless that number would be written otherwise (``007``)."""
+    digits = text.removeprefix("-")
+    if len(digits) > 18 or not (digits.isascii() and digits.isdigit()):
+        return text
+    return int(text) if str(int(text)) == text else text
+
+
+def _is_nan(value: object) -> bool:
+    if isinstance(value, str):
+        return value.lower() == "nan"
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _check_not_negative(
+    columns: Sequence[LabelColumn], tidy: Sequence[Sequence[int | str]]
+) -> None:
+    for column, values in zip(columns, tidy, strict=True):
+        for row, value in enumerate(values):
+            if isinstance(value, int) and value < 0:
+                raise column.error(row, f"label {value} is negative; number the classes from 0")
+
+
+def _number(values: Iterable[int | str]) -> dict[int | str, int]:
+    # The values are all of one type here, and either sorts.
+    ordered = sorted(set(values), key=lambda value: (isinstance(value, str), value))
+    return {value: number for number, value in enumerate(ordered)}
+
+
+def _encode(
+    column: LabelColumn,
+    values: Sequence[int | str],
+    numbers: Mapping[int | str, int],
+    *,
+    known: bool,
+) -> NDArray[np.int64]:
+    encoded = np.empty(len(values), np.int64)
+    for row, value in enumerate(values):
+        number = numbers.get(value)
+        if number is None:
+            rule = "is not one of the classes" if known else "was never seen in training"
+            raise column.error(row, f"label {value!r} {rule} ({_listing(numbers)})")
+        encoded[row] = number
+    return encoded
+
+
+def _listing(names: Iterable[object]) -> str:
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:5]) + (", ..." if len(shown) > 5 else "") if shown else "nothing"

@@ -1,0 +1,131 @@
+"""Opening data by name or by path."""
+
+from pathlib import Path
+from typing import Any
+
+from imae._checks import check_choice
+from imae._registry import Catalog, Entry
+from imae.data import array_file, manifest
+from imae.data.array_file import load_array_file
+from imae.data.fitted import fit_preparation
+from imae.data.image_folder import load_image_folder
+from imae.data.in_memory import read_into_memory
+from imae.data.manifest import load_manifest
+from imae.data.sources.catalog import SOURCES
+from imae.data.split import Data
+from imae.data.unreadable import check_present, drop_unreadable
+from imae.errors import ArgumentError, DataError
+
+_IMAGES = {"root": None, "resize": 256, "crop": 227, "flip": True}
+
+LAYOUTS: Catalog[Data] = Catalog(
+    "layout",
+    (
+        Entry(
+            "folder",
+            load_image_folder,
+            "folder of class folders, alone or under train, validation and test",
+            defaults={"path": None, **_IMAGES},
+        ),
+        Entry(
+            "manifest",
+            load_manifest,
+            "CSV or Parquet file with a label column and paths, texts or features",
+            defaults={
+                "path": None,
+                "label_column": None,
+                "path_column": None,
+                "text_column": None,
+                "feature_columns": None,
+                **_IMAGES,
+            },
+        ),
+        Entry(
+            "arrays",
+            load_array_file,
+            ".npz file, or .npy files side by side, of images or features and labels",
+            defaults={"path": None, "pad": 4, "flip": True},
+        ),
+    ),
+)
+
+
+def load(
+    name_or_path: str | Path,
+    *,
+    root: str | Path | None = None,
+    in_memory: bool = False,
+    on_bad_image: str = "fail",
+    workers: int = 0,
+    **options: Any,
+) -> Data:
+    """Data by the name of a known set, or by the path of one's own.
+
+    A known name wins over a file of that name; write ``./digits`` for the file.
+
+    Args:
+        name_or_path: ``"digits"``, ``"cifar10"``, ..., a folder of class folders, a CSV or Parquet
+            file, or a ``.npz`` or ``.npy`` file.
+        root: For a known set the folder its files lie in. For a path the folder that no image may
+            lie outside of.
+        in_memory: Whether images in files are all decoded now, at their own size.
+        on_bad_image: ``"fail"`` stops at an image that cannot be read, when it is needed.
+            ``"skip"`` decodes every image now and leaves those out, listed in ``Data.skipped``.
+        workers: Processes that decode for ``"skip"``.
+        options: What the set takes (see ``imae.data.sources``), or the layout: ``label_column``,
+            ``path_column``, ``text_column``, ``feature_columns`` for a CSV or Parquet file,
+            ``resize``, ``crop``, ``flip`` for images, ``pad`` for arrays. None means not given.
+
+    Raises:
+        ArgumentError: If an option is not taken.
+        DataError: If there is no such set and no such path, or the data cannot be used.
+
+    Example:
+        >>> load("digits").num_classes
+        10
+    """
+    check_choice("on_bad_image", on_bad_image, ("fail", "skip"))
+    given = {name: value for name, value in options.items() if value is not None}
+    if root is not None:
+        given["root"] = Path(root)
+    is_known = isinstance(name_or_path, str) and name_or_path in SOURCES
+    if is_known:
+        data = SOURCES.build(str(name_or_path), **given)
+    else:
+        path = _existing(name_or_path)
+        data = LAYOUTS.build(_layout(path), path=path, **given)
+        if on_bad_image == "fail":
+            check_present(data)
+    if on_bad_image == "skip":
+        data = drop_unreadable(data, workers=workers)
+    if in_memory:
+        data = read_into_memory(data)
+    # Known sets bring the statistics that everybody uses with them.
+    return data if is_known and not in_memory else fit_preparation(data)
+
+
+def _existing(name_or_path: str | Path) -> Path:
+    path = Path(name_or_path)
+    try:
+        if path.exists():
+            return path
+        reason = "there is no such path"
+    except (OSError, ValueError) as error:  # too long, or holds a NUL
+        reason = f"no path can be called so ({error})"
+    try:
+        SOURCES.find(str(name_or_path))
+    except ArgumentError as error:
+        raise DataError(f"{error}; and {reason}") from None
+    raise DataError(f"{name_or_path}: {reason}; the known set is asked for by its bare name")
+
+
+def _layout(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        return "folder"
+    if suffix in manifest.SUFFIXES:
+        return "manifest"
+    if suffix in array_file.SUFFIXES:
+        return "arrays"
+    known = ", ".join((*manifest.SUFFIXES, *array_file.SUFFIXES))
+    raise DataError(f"{path}: is neither a folder nor a file of a known kind ({known})")

@@ -1,0 +1,107 @@
+"""Which column of a file means what."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from imae.data.column_file import ColumnFile
+from imae.errors import DataError
+
+_LABEL_NAMES = ("label", "labels", "target", "y")
+_ID_NAMES = ("row_id", "id")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the columns by what they mean; None if there is no such column.
+
+    Exactly one of ``path``, ``text`` and ``features`` says what the inputs are.
+    """
+
+    label: str
+    row_id: str | None
+    clean_label: str | None
+    split: str | None
+    weight: str | None
+    path: str | None
+    text: str | None
+    features: tuple[str, ...]
+
+    def values(self) -> list[str]:
+        """Columns that are read as they stand."""
+        named = (self.label, self.row_id, self.clean_label, self.split, self.path, self.text)
+        return [name for name in named if name is not None]
+
+    def numbers(self) -> list[str]:
+        """Columns that are read as numbers, the weight last."""
+        return [*self.features, *([] if self.weight is None else [self.weight])]
+
+
+def find_roles(
+    file: ColumnFile,
+    *,
+    label_column: str | None = None,
+    path_column: str | None = None,
+    text_column: str | None = None,
+    feature_columns: Sequence[str] | None = None,
+) -> Roles:
+    """The meaning of the columns, from what the caller says and else from their names.
+
+    Args:
+        file: The file.
+        label_column: Column of the labels; else the one called label, labels, target or y.
+        path_column: Column of image paths; else the one called path.
+        text_column: Column of texts; else the one called text.
+        feature_columns: Columns of features; else, without paths and texts, all that are left.
+
+    Raises:
+        DataError: If a column is not there, or it is not clear which one is meant.
+    """
+    for name in (label_column, path_column, text_column, *(feature_columns or ())):
+        if name is not None:
+            _check_there(file, name)
+    free = [name for name in file.names if name not in (feature_columns or ())]
+    label = label_column or _only(file, free, _LABEL_NAMES)
+    if label is None:
+        raise DataError(
+            f"{file.path}: line 1 has no column {' or '.join(_LABEL_NAMES)}; "
+            f"say which holds the labels with label_column (columns: {_listing(file.names)})"
+        )
+    path = path_column or _only(file, free, ("path",))
+    text = text_column or _only(file, free, ("text",))
+    others = {
+        "row_id": _only(file, free, _ID_NAMES),
+        "clean_label": _only(file, free, ("clean_label",)),
+        "split": _only(file, free, ("split",)),
+        "weight": _only(file, free, ("weight",)),
+    }
+    features = tuple(feature_columns or ())
+    if path is None and text is None and feature_columns is None:
+        used = {label, *others.values()}
+        features = tuple(name for name in file.names if name not in used)
+    if sum(map(bool, (path, text, features))) != 1:
+        found = [name for name in (path, text, *features) if name]
+        raise DataError(
+            f"{file.path}: line 1 must name either paths or texts or features as inputs, "
+            f"found {_listing(found)}"
+        )
+    return Roles(label=label, path=path, text=text, features=features, **others)
+
+
+def _check_there(file: ColumnFile, name: str) -> None:
+    if name not in file.names:
+        near = difflib.get_close_matches(name, file.names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"columns: {_listing(file.names)}"
+        raise DataError(f"{file.path}: line 1 has no column {name!r}; {hint}")
+
+
+def _only(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> str | None:
+    found = [name for name in names if name in free]
+    if len(found) > 1:
+        raise DataError(f"{file.path}: line 1 has both {' and '.join(found)}; drop all but one")
+    return found[0] if found else None
+
+
+def _listing(names: Sequence[str]) -> str:
+    shown = [repr(name[:40]) for name in names[:8]]
+    return ", ".join(shown) + (", ..." if len(names) > 8 else "") if shown else "none"

@@ -1,0 +1,176 @@
+"""The named data sets."""
+
+from imae._registry import Catalog, Entry
+from imae.data.sources.addresses import (
+    CIFAR10_ORIGINS,
+    CIFAR10N_ORIGINS,
+    CIFAR100_ORIGINS,
+    CIFAR100N_ORIGINS,
+    FASHION_MNIST_ORIGINS,
+    MNIST_ORIGINS,
+)
+from imae.data.sources.cifar import CIFAR10, CIFAR100, cifar10, cifar100
+from imae.data.sources.clothing1m import clothing1m, locate_clothing1m, verify_clothing1m
+from imae.data.sources.digits import BundledOrigin, digits, locate_digits, verify_digits
+from imae.data.sources.human_labels import CIFAR10N, CIFAR100N, cifar10n, cifar100n
+from imae.data.sources.mars import locate_mars, mars, verify_mars
+from imae.data.sources.mnist import FASHION_MNIST, MNIST, fashion_mnist, mnist
+from imae.data.sources.named_set import NamedSet
+from imae.data.split import Data
+
+_KRIZHEVSKY = (
+    "Krizhevsky, Learning multiple layers of features from tiny images, University of Toronto 2009"
+)
+_WEI = (
+    "Wei et al., Learning with noisy labels revisited: a study using real-world human "
+    "annotations, ICLR 2022"
+)
+
+SETS: tuple[NamedSet, ...] = (
+    NamedSet(
+        name="digits",
+        summary="handwritten digits, 8 x 8, inside scikit-learn",
+        reference="Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI 1998",
+        licence="CC BY 4.0",
+        rows=(1_442, 355),
+        num_classes=10,
+        build=digits,
+        locate=locate_digits,
+        verify=verify_digits,
+        origins=(BundledOrigin(),),
+    ),
+    NamedSet(
+        name="mnist",
+        summary="handwritten digits, 28 x 28",
+        reference=(
+            "LeCun et al., Gradient-based learning applied to document recognition, "
+            "Proceedings of the IEEE 1998"
+        ),
+        licence="CC BY-SA 3.0",
+        rows=(60_000, 10_000),
+        num_classes=10,
+        build=mnist,
+        locate=MNIST.locate,
+        verify=MNIST.verify,
+        origins=MNIST_ORIGINS,
+    ),
+    NamedSet(
+        name="fashion_mnist",
+        summary="clothes, 28 x 28",
+        reference="Xiao, Rasul and Vollgraf, Fashion-MNIST, arXiv:1708.07747, 2017",
+        licence="MIT",
+        rows=(60_000, 10_000),
+        num_classes=10,
+        build=fashion_mnist,
+        locate=FASHION_MNIST.locate,
+        verify=FASHION_MNIST.verify,
+        origins=FASHION_MNIST_ORIGINS,
+    ),
+    NamedSet(
+        name="cifar10",
+        summary="photos of objects and animals, 32 x 32",
+        reference=_KRIZHEVSKY,
+        licence="none stated; cite the report",
+        rows=(50_000, 10_000),
+        num_classes=10,
+        build=cifar10,
+        locate=CIFAR10.locate,
+        verify=CIFAR10.verify,
+        origins=CIFAR10_ORIGINS,
+    ),
+    NamedSet(
+        name="cifar100",
+        summary="photos of objects and animals, 32 x 32; variant fine or coarse",
+        reference=_KRIZHEVSKY,
+        licence="none stated; cite the report",
+        rows=(50_000, 10_000),
+        num_classes=100,
+        build=cifar100,
+        locate=CIFAR100.locate,
+        verify=CIFAR100.verify,
+        defaults={"root": None, "variant": "fine"},
+        origins=CIFAR100_ORIGINS,
+    ),
+    NamedSet(
+        name="cifar10n",
+        summary="cifar10 under human labels; variant worst, aggregate, random1, random2 or random3",
+        reference=_WEI,
+        licence="labels CC BY-NC 4.0",
+        rows=(50_000, 10_000),
+        num_classes=10,
+        build=cifar10n,
+        locate=CIFAR10N.locate,
+        verify=CIFAR10N.verify,
+        defaults={"root": None, "variant": "worst"},
+        origins=CIFAR10N_ORIGINS,
+        needs=("cifar10",),
+    ),
+    NamedSet(
+        name="cifar100n",
+        summary="cifar100 under human labels; variant fine or coarse",
+        reference=_WEI,
+        licence="labels CC BY-NC 4.0",
+        rows=(50_000, 10_000),
+        num_classes=100,
+        build=cifar100n,
+        locate=CIFAR100N.locate,
+        verify=CIFAR100N.verify,
+        defaults={"root": None, "variant": "fine"},
+        origins=CIFAR100N_ORIGINS,
+        needs=("cifar100",),
+    ),
+    NamedSet(
+        name="clothing1m",
+        summary="photos of clothes under labels from the web; variant noisy, clean or both",
+        reference=(
+            "Xiao et al., Learning from massive noisy labeled data for image classification, "
+            "CVPR 2015"
+        ),
+        licence="research only, on request",
+        rows=(1_000_000, 14_313, 10_526),
+        num_classes=14,
+        build=clothing1m,
+        locate=locate_clothing1m,
+        verify=verify_clothing1m,
+        defaults={"root": None, "variant": "noisy"},
+        by_hand="ask its authors for it, and put its lists and images in ROOT/clothing1m",
+    ),
+    NamedSet(
+        name="mars",
+        summary="people filmed by six cameras, for retrieval",
+        reference=(
+            "Zheng et al., MARS: a video benchmark for large-scale person re-identification, "
+            "ECCV 2016"
+        ),
+        licence="research only",
+        rows=(509_914,),
+        num_classes=625,
+        build=mars,
+        locate=locate_mars,
+        verify=verify_mars,
+        by_hand="download it from its authors' page, and put bbox_train, bbox_test and info in "
+        "ROOT/mars",
+    ),
+)
+
+SOURCES: Catalog[Data] = Catalog(
+    "data set",
+    tuple(
+        Entry(item.name, item.build, item.summary, item.reference, item.defaults) for item in SETS
+    ),
+)
+"""The named sets: ``SOURCES.build("cifar10n", root=..., variant="worst")``."""
+
+
+def named_set(name: str) -> NamedSet:
+    """The record of the set of this name.
+
+    Raises:
+        ArgumentError: If there is none; the message suggests the nearest names.
+
+    Example:
+        >>> named_set("cifar10").num_classes
+        10
+    """
+    SOURCES.find(name)
+    return next(item for item in SETS if item.name == name)

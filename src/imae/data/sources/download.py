@@ -1,0 +1,189 @@
+"""Files from the web: resumed where they broke off, checked by hash, in place whole or not at all.
+
+The bytes go to ``NAME.part`` beside the target. A download that breaks off leaves it, and the next
+one asks the server for the rest; the target appears only once its hash is right.
+"""
+
+import hashlib
+import http.client
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, final
+
+from imae.data.sources.origin import Origin
+from imae.data.sources.progress import byte_progress
+from imae.errors import DataError
+
+_ATTEMPTS = 5
+_BLOCK_BYTES = 1 << 18
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file at an address.
+
+    Args:
+        url: Its address.
+        max_bytes: Its size, or an upper limit where that is not published.
+        sha256: Its published hash, or None where there is none; what the file decodes to is
+            checked against a published hash in either case.
+    """
+
+    url: str
+    max_bytes: int
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        """File name on the disk: the last part of the address."""
+        return self.url.rsplit("/", 1)[1]
+
+
+@final
+@dataclass(frozen=True)
+class WebOrigin(Origin):
+    """Files at web addresses.
+
+    Args:
+        files: All files of the set.
+    """
+
+    files: tuple[RemoteFile, ...]
+
+    @property
+    def label(self) -> str:
+        """The host, for example ``www.cs.toronto.edu``."""
+        return self.files[0].url.split("/")[2]
+
+    def fetch(self, folder: Path) -> tuple[Path, ...]:
+        """Downloads the files; one that is there with the right hash is left alone."""
+        return tuple(download(file, folder) for file in self.files)
+
+
+def download(file: RemoteFile, folder: Path) -> Path:
+    """The path of the downloaded file in ``folder``.
+
+    Raises:
+        DataError: If the address has no such file, the download keeps breaking off, or the file
+            is not the published one.
+        OSError: If the disk fails.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / file.name
+    part = folder / f"{file.name}.part"
+    if file.sha256 is not None and target.is_file() and _problem(file, target) is None:
+        return target
+    is_resumed = part.exists()
+    _complete(file, part)
+    problem = _problem(file, part)
+    if problem and is_resumed:  # the part was left by another version of the file
+        part.unlink()
+        _complete(file, part)
+        problem = _problem(file, part)
+    if problem:
+        part.unlink()
+        raise DataError(f"{file.url}: {problem}")
+    # The whole file goes through a part that outlives a crash, so that it can be resumed.
+    with part.open("rb") as finished:
+        os.fsync(finished.fileno())
+    os.replace(part, target)
+    return target
+
+
+def _complete(file: RemoteFile, part: Path) -> None:
+    """Appends to the part until the server has no more to give."""
+    reason = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            return _append(file, part)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != 416:  # the part is longer than what the server has
+                raise DataError(
+                    f"{file.url}: the server says {error.code} {error.reason}"
+                ) from error
+            part.unlink(missing_ok=True)
+            reason = "the server refuses to resume"
+        except (
+            urllib.error.URLError,
+            http.client.HTTPException,
+            ConnectionError,
+            TimeoutError,
+        ) as error:
+            reason = str(getattr(error, "reason", "") or error) or type(error).__name__
+            if not part.exists():
+                break  # nothing came at all: another attempt has no better chance
+    if not part.exists():
+        raise DataError(f"{file.url}: cannot be reached ({reason})")
+    raise DataError(
+        f"{file.url}: broke off after {part.stat().st_size} bytes ({reason}); run the command "
+        "again to go on from there"
+    )
+
+
+def _append(file: RemoteFile, part: Path) -> None:
+    start = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "imae", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    request = urllib.request.Request(file.url, headers=headers)
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
+        if start and not _continues(response, start):
+            start = 0
+        length = response.headers.get("Content-Length")
+        total = start + int(length) if length and length.isdigit() else None
+        with (
+            part.open("ab" if start else "wb") as output,
+            byte_progress(file.name, done=start, total=total) as report,
+        ):
+            _copy(response, output, done=start, total=total, limit=file.max_bytes, report=report)
+
+
+def _continues(response: http.client.HTTPResponse, start: int) -> bool:
+    """Whether the server sends the rest; one that cannot sends the file from its beginning."""
+    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return response.status == 206 and match is not None and int(match[1]) == start
+
+
+def _copy(
+    response: http.client.HTTPResponse,
+    output: BinaryIO,
+    *,
+    done: int,
+    total: int | None,
+    limit: int,
+    report: Callable[[int], None],
+) -> None:
+    while done <= limit and (block := response.read(_BLOCK_BYTES)):
+        output.write(block)
+        done += len(block)
+        report(done)
+    if total is not None and done < min(total, limit):
+        raise ConnectionError(f"the connection closed {total - done} bytes before the end")
+
+
+def _problem(file: RemoteFile, part: Path) -> str | None:
+    """What is wrong with a finished part, if anything."""
+    size = part.stat().st_size
+    if size > file.max_bytes:
+        return f"has more than {file.max_bytes} bytes, which the published file does not"
+    if size == 0:
+        return "is empty"
+    if file.sha256 is None:
+        return None
+    digest = hashlib.sha256()
+    with part.open("rb") as data:
+        while block := data.read(_BLOCK_BYTES):
+            digest.update(block)
+    if digest.hexdigest() != file.sha256:
+        return (
+            f"is not the published file (sha256 {digest.hexdigest()[:12]}, "
+            f"expected {file.sha256[:12]})"
+        )
+    return None

@@ -1,0 +1,217 @@
+"""MARS in its official layout: people filmed by six cameras, as tracklets of cut-out frames."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.data.image_files import ImageFiles
+from imae.data.sources.mat import read_mat
+from imae.data.sources.root import data_root, places
+from imae.data.sources.text_list import check_files, read_names
+from imae.data.split import Data, Inputs, Split
+from imae.errors import DataError
+
+_JUNK = -1
+
+
+@dataclass(frozen=True)
+class Tracklets:
+    """Tracklets of a re-identification set, for retrieval.
+
+    Args:
+        frames: Frames of all tracklets, one after another, as the network takes them.
+        starts: Position of the first frame of each tracklet, shape (K,).
+        stops: Position after the last frame of each tracklet, shape (K,).
+        person_ids: Person of each tracklet, shape (K,); 0 is a distractor, nobody's person.
+        cameras: Camera of each tracklet, shape (K,), from 1.
+        is_query: Whether a tracklet is a query, shape (K,), bool.
+
+    Raises:
+        DataError: If lengths differ, or a tracklet has no frame or frames that are not there.
+    """
+
+    frames: Inputs
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    person_ids: NDArray[np.int64]
+    cameras: NDArray[np.int64]
+    is_query: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        columns = (self.starts, self.stops, self.person_ids, self.cameras, self.is_query)
+        if any(column.shape != self.starts.shape for column in columns):
+            raise DataError(f"tracklet columns of shapes {[column.shape for column in columns]}")
+        bad = (self.starts < 0) | (self.stops <= self.starts) | (self.stops > len(self.frames))
+        if bad.any():
+            row = int(bad.argmax())
+            raise DataError(
+                f"tracklet {row}: frames {self.starts[row]} to {self.stops[row]} of "
+                f"{len(self.frames)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def frame_rows(self, tracklet: int) -> NDArray[np.int64]:
+        """Positions of the frames of one tracklet, for ``frames.batch``."""
+        return np.arange(self.starts[tracklet], self.stops[tracklet])
+
+    @property
+    def query_rows(self) -> NDArray[np.int64]:
+        """Positions of the queries."""
+        return np.flatnonzero(self.is_query)
+
+    @property
+    def gallery_rows(self) -> NDArray[np.int64]:
+        """Positions of the gallery: every tracklet, the queries too, as in the official protocol.
+
+        A query never meets itself: tracklets of its person from its own camera do not count.
+        """
+        return np.arange(len(self))
+
+
+def mars(root: str | os.PathLike[str] | None = None) -> Data:
+    """MARS, frames for training: 509,914 images of 625 people, who are the classes.
+
+    The people of the test part are others, so there are no test rows; retrieval on them goes
+    through ``mars_tracklets``.
+
+    Args:
+        root: Folder of the data sets, or None for the default one.
+
+    Raises:
+        DataError: If the set is not there, or a table and a list do not fit.
+
+    Reference:
+        Zheng et al., "MARS: a video benchmark for large-scale person re-identification", ECCV
+        2016.
+    """
+    folder = _folder(data_root(root))
+    names, table = _part(folder, "train")
+    table = table[table[:, 2] != _JUNK]
+    people = np.unique(table[:, 2])
+    frames = [names[row] for first, last in table[:, :2] for row in range(first - 1, last)]
+    labels = np.repeat(np.searchsorted(people, table[:, 2]), table[:, 1] - table[:, 0] + 1)
+    split = Split(
+        inputs=ImageFiles(folder, frames),
+        labels=labels.astype(np.int64),
+        row_ids=np.array(frames),
+        class_names=tuple(f"{person:04d}" for person in people),
+    )
+    return Data("mars", split)
+
+
+def mars_tracklets(root: str | os.PathLike[str] | None = None) -> Tracklets:
+    """MARS, tracklets of the test part: queries and gallery; junk is left out, distractors stay.
+
+    Args:
+        root: Folder of the data sets, or None for the default one.
+
+    Raises:
+        DataError: If the set is not there, or a table and a list do not fit.
+
+    Reference:
+        Zheng et al., "MARS: a video benchmark for large-scale person re-identification", ECCV
+        2016.
+    """
+    folder = _folder(data_root(root))
+    names, table = _part(folder, "test")
+    is_query = _queries(folder / "info" / "query_IDX.mat", len(table))
+    keep = table[:, 2] != _JUNK
+    table, is_query = table[keep], is_query[keep]
+    lengths = table[:, 1] - table[:, 0] + 1
+    stops = np.cumsum(lengths)
+    frames = [names[row] for first, last in table[:, :2] for row in range(first - 1, last)]
+    return Tracklets(
+        frames=ImageFiles(folder, frames),
+        starts=stops - lengths,
+        stops=stops,
+        person_ids=table[:, 2].copy(),
+        cameras=table[:, 3].copy(),
+        is_query=is_query,
+    )
+
+
+def locate_mars(root: Path) -> Path | None:
+    """The folder of the set, if its track tables are there."""
+    for folder in places("mars", root):
+        if (folder / "info" / "tracks_train_info.mat").is_file():
+            return folder
+    return None
+
+
+def verify_mars(root: Path) -> dict[str, str]:
+    """The SHA-256 of the names of the frames of each part, when every frame is there.
+
+    No official hash is published, so this finds missing files, not changed ones.
+
+    Raises:
+        DataError: If the set is not there, a table does not fit, or a frame is missing.
+    """
+    folder = _folder(root)
+    mars(root)
+    mars_tracklets(root)
+    found = {}
+    for part in ("train", "test"):
+        names, _ = _part(folder, part)
+        check_files(folder, names)
+        found[part] = hashlib.sha256("\n".join(names).encode()).hexdigest()
+    return found
+
+
+def _folder(root: Path) -> Path:
+    folder = locate_mars(root)
+    if folder is None:
+        raise DataError(
+            f"mars is not in {root}: download its images and the track tables and put them in "
+            f"{root / 'mars'}"
+        )
+    return folder
+
+
+def _part(folder: Path, part: str) -> tuple[list[str], NDArray[np.int64]]:
+    """Frame paths, and the track table: first frame, last frame (from 1), person, camera."""
+    list_path = folder / "info" / f"{part}_name.txt"
+    table_path = folder / "info" / f"tracks_{part}_info.mat"
+    # A frame lies in the folder of its person, whose name is its first four letters.
+    names = [f"bbox_{part}/{name[:4]}/{name}" for name in read_names(list_path)]
+    table = _matrix(table_path, f"track_{part}_info")
+    if table.ndim != 2 or table.shape[1] != 4:
+        raise DataError(f"{table_path}: a table of shape {table.shape}, not of 4 columns")
+    bad = (table[:, 0] < 1) | (table[:, 1] < table[:, 0]) | (table[:, 1] > len(names))
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            f"{table_path}: row {row + 1}: frames {table[row, 0]} to {table[row, 1]} of the "
+            f"{len(names)} in {list_path.name}"
+        )
+    for row, (first, _, person, camera) in enumerate(table.tolist()):
+        name = names[first - 1].rsplit("/", 1)[1]
+        if person != _JUNK and name[:6] != f"{person:04d}C{camera}":
+            raise DataError(
+                f"{table_path}: row {row + 1}: person {person} and camera {camera}, but its first "
+                f"frame is {name}"
+            )
+    return names, table
+
+
+def _queries(path: Path, num_tracklets: int) -> NDArray[np.bool_]:
+    rows = _matrix(path, "query_IDX").ravel()
+    if len(rows) and (rows.min() < 1 or rows.max() > num_tracklets):
+        raise DataError(f"{path}: a query outside the {num_tracklets} tracklets of the test part")
+    is_query = np.zeros(num_tracklets, bool)
+    is_query[rows - 1] = True
+    return is_query
+
+
+def _matrix(path: Path, name: str) -> NDArray[np.int64]:
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such table: see the layout in the data set page")
+    tables = read_mat(path)
+    if name not in tables:
+        raise DataError(f"{path}: has no table {name}: fetch it again")
+    return tables[name]

@@ -1,0 +1,206 @@
+"""Plain numbers, strings and arrays out of pickle files, without running what they ask for.
+
+The official CIFAR archives and label files are pickles. A pickle is a program; this reader first
+refuses every instruction that those files do not need, and then answers the five names they do
+use with stand-ins of its own, so that no importable object is ever within a pickle's reach.
+"""
+
+import io
+import math
+import pickle
+import pickletools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.errors import DataError
+
+_INSTRUCTIONS = frozenset(
+    (
+        *(
+            "PROTO",
+            "FRAME",
+            "STOP",
+            "MARK",
+            "MEMOIZE",
+            "BINPUT",
+            "LONG_BINPUT",
+            "BINGET",
+            "LONG_BINGET",
+        ),
+        *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1"),
+        *(
+            "SHORT_BINSTRING",
+            "BINSTRING",
+            "SHORT_BINBYTES",
+            "BINBYTES",
+            "SHORT_BINUNICODE",
+            "BINUNICODE",
+        ),
+        *("EMPTY_DICT", "SETITEM", "SETITEMS", "EMPTY_LIST", "APPEND", "APPENDS"),
+        *(
+            "EMPTY_TUPLE",
+            "TUPLE",
+            "TUPLE1",
+            "TUPLE2",
+            "TUPLE3",
+            "GLOBAL",
+            "STACK_GLOBAL",
+            "REDUCE",
+            "BUILD",
+        ),
+    )
+)
+_MAX_TUPLES = 1_000  # deeply nested tuples as dictionary keys overflow the interpreter's stack
+_TYPES = {"u1": np.uint8, "i4": np.int32, "i8": np.int64}
+
+
+def unpickle(data: bytes, *, source: str, skip: int = 0) -> Any:
+    """The value of a pickle made of dictionaries, lists, strings, integers and integer arrays.
+
+    Strings of Python 2 come as bytes.
+
+    Args:
+        data: The pickle; several may stand one after another.
+        source: File name for messages.
+        skip: Number of pickles to pass over first.
+
+    Raises:
+        DataError: If the pickle is damaged or asks for anything else.
+
+    Example:
+        >>> unpickle(pickle.dumps({"labels": [3, 8]}, protocol=2), source="batch")
+        {'labels': [3, 8]}
+    """
+    file = io.BytesIO(data)
+    value = None
+    try:
+        for _ in range(skip + 1):
+            start = file.tell()
+            _scan(file)
+            file.seek(start)
+            value = _Unpickler(file, encoding="bytes").load()
+        return _plain(value)
+    except Exception as error:  # a damaged pickle can raise almost any type
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(
+            f"{source}: refused, not the plain pickle of a data set ({reason}): fetch it again "
+            "from the official address"
+        ) from error
+
+
+def _scan(file: io.BytesIO) -> None:
+    """Refuses a pickle by its instructions, before any of them is carried out."""
+    tuples = 0
+    for opcode, argument, position in pickletools.genops(file):
+        if opcode.name not in _INSTRUCTIONS:
+            raise pickle.UnpicklingError(f"instruction {opcode.name}")
+        # The unpickler makes room for every number below a memo number.
+        if (
+            opcode.name == "LONG_BINPUT"
+            and isinstance(argument, int)
+            and argument > (position or 0)
+        ):
+            raise pickle.UnpicklingError(f"memo number {argument}")
+        tuples += "TUPLE" in opcode.name
+        if tuples > _MAX_TUPLES:
+            raise pickle.UnpicklingError(f"more than {_MAX_TUPLES} tuples")
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _STAND_INS[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+
+
+class _StandIn:
+    """What a pickle gets instead of a global: it can be called, and not be changed."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[..., object]) -> None:
+        self._make = make
+
+    def __call__(self, *arguments: Any) -> object:
+        return self._make(*arguments)
+
+    def __setstate__(self, state: object) -> None:
+        raise pickle.UnpicklingError("it tries to change a global")
+
+
+class _Type:
+    """Stands for ``numpy.dtype``; knows the few types that label files use."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: Any, align: object = False, copy: object = True) -> None:
+        del align, copy
+        self.code = code.decode("ascii") if isinstance(code, bytes) else str(code)
+        if self.code not in (*_TYPES, "O8", "O"):
+            raise pickle.UnpicklingError(f"arrays of type {self.code!r}")
+
+    def __setstate__(self, state: Any) -> None:
+        order = state[1].decode("ascii") if isinstance(state[1], bytes) else state[1]
+        if order not in ("<", "|"):
+            raise pickle.UnpicklingError(f"byte order {order!r}")
+
+
+class _Array:
+    """Stands for an array while it is being rebuilt."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, *arguments: object) -> None:
+        del arguments  # an empty array that numpy pickles before its state
+        self.value: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, is_fortran, data = state
+        if not isinstance(kind, _Type) or is_fortran:
+            raise pickle.UnpicklingError("arrays of an unknown layout")
+        if kind.code.startswith("O"):  # numpy.save wraps a dictionary in an array of no dimension
+            if shape != () or not isinstance(data, list) or len(data) != 1:
+                raise pickle.UnpicklingError("arrays of objects")
+            self.value = data[0]
+        else:
+            self.value = _numbers(data, shape, np.dtype(_TYPES[kind.code]))
+
+
+def _numbers(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if any(size < 0 for size in shape) or len(data) != math.prod(shape) * dtype.itemsize:
+        raise pickle.UnpicklingError(f"an array of shape {shape} with {len(data)} bytes")
+    return np.frombuffer(data, dtype.newbyteorder("<")).reshape(shape)
+
+
+def _latin_bytes(text: str, encoding: Any) -> bytes:
+    if encoding not in ("latin1", b"latin1"):
+        raise pickle.UnpicklingError(f"encoding {encoding!r}")
+    return text.encode("latin1")
+
+
+def _refuse(*arguments: object) -> object:
+    raise pickle.UnpicklingError(f"it calls numpy.ndarray with {len(arguments)} arguments")
+
+
+_STAND_INS = {
+    ("numpy.core.multiarray", "_reconstruct"): _StandIn(_Array),
+    ("numpy._core.multiarray", "_reconstruct"): _StandIn(_Array),
+    ("numpy", "ndarray"): _StandIn(_refuse),
+    ("numpy", "dtype"): _StandIn(_Type),
+    ("_codecs", "encode"): _StandIn(_latin_bytes),
+}
+
+
+def _plain(value: Any) -> Any:
+    """The value with its stand-ins for arrays replaced by the arrays, two levels deep."""
+    if isinstance(value, _Array):
+        value = value.value
+    if isinstance(value, dict):
+        return {
+            key: item.value if isinstance(item, _Array) else item for key, item in value.items()
+        }
+    return value

@@ -1,0 +1,180 @@
+"""A curve applied to logits, with the arguments of torch's cross entropy."""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from imae._checks import check_choice
+from imae.curves.base import Curve
+from imae.losses.kernel import kernel_loss
+from imae.losses.labels import Labels, check_labels, explain_index_error, is_plain
+from imae.losses.margin import (
+    batch_weight,
+    margin,
+    margins,
+    precise,
+    value_at_margin,
+    weight_at_margin,
+)
+
+NORMALIZATIONS = (None, "batch")
+
+
+def curve_loss(
+    logits: Tensor,
+    target: Tensor,
+    curve: Curve,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    normalize: str | None = None,
+) -> Tensor:
+    """The loss of a curve, with the arguments of :func:`torch.nn.functional.cross_entropy`.
+
+    Formula, with m the margin of the label and v its class weight:
+        l_n = v_{y_n} phi(m_n)
+        mean = sum_n l_n / sum_n v_{y_n} over rows not ignored
+
+    A target of probabilities t gives ``sum_k t_k v_k phi(m_k)``, the expected loss of a label
+    drawn from it, with ``mean = sum_n l_n / N``; label smoothing e stands for the targets
+    ``(1 - e) onehot + e / C``. With the CCE curve every argument does what it does there.
+
+    The gradient is exact for every finite logit in every dtype; the value has the dtype of the
+    logits and so can round to inf in float16. A row whose other classes all have logit -inf, or
+    a problem with one class, has loss 0 and gradient 0. NaN and +inf logits give NaN.
+
+    Args:
+        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
+        target: Classes, shape (), (N) or (N, d1, ..., dK), int64 or uint8 in [0, C); or
+            probabilities, shape of ``logits``.
+        curve: The loss, from :mod:`imae.curves`.
+        weight: Factor of each class, shape (C).
+        ignore_index: Class whose rows do not count.
+        reduction: "none", "mean" or "sum".
+        label_smoothing: Part of the label spread evenly over all classes, in [0, 1].
+        normalize: "batch" divides by the batch's mean weight (a constant for the gradient), so
+            that the mean weight is 1 and a learning rate carries over from curve to curve.
+
+    Returns:
+        A scalar, or with ``reduction="none"`` the shape of the class targets, dtype of
+        ``logits`` (float32 under autocast).
+
+    Raises:
+        IndexError: If a class is out of range.
+        ValueError: If ``reduction`` or ``normalize`` is unknown or batch sizes differ.
+        RuntimeError: If a shape or dtype is not one that cross entropy takes.
+
+    Example:
+        >>> from imae.curves import IMAE
+        >>> logits = torch.tensor([[60.0, 0.0, 0.0]], requires_grad=True)
+        >>> curve_loss(logits, torch.tensor([0]), IMAE(T=8.0)).backward()
+        >>> logits.grad
+        tensor([[-0.5000,  0.2500,  0.2500]])
+
+    Reference:
+        Wang et al., "IMAE for Noise-Robust Learning", 2023, Eq. (11).
+    """
+    check_choice("normalize", normalize, NORMALIZATIONS)
+    labels = check_labels(
+        logits,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    if not is_plain(logits, target):
+        return _composite(labels, curve, reduction, label_smoothing, normalize)
+    try:
+        if label_smoothing == 0 and labels.index is not None and _has_gradient(logits):
+            return _fast(labels, curve, reduction, normalize)
+        return _composite(labels, curve, reduction, label_smoothing, normalize)
+    except RuntimeError as error:
+        line = explain_index_error(labels, target, ignore_index)
+        if line is None:
+            raise
+        raise IndexError(line) from error
+
+
+def _has_gradient(logits: Tensor) -> bool:
+    return torch.is_grad_enabled() and logits.requires_grad and logits.numel() > 0
+
+
+def _fast(labels: Labels, curve: Curve, reduction: str, normalize: str | None) -> Tensor:
+    assert labels.index is not None
+    logits, index = labels.logits, labels.index
+    total = labels.total_scale() if reduction == "mean" else 1
+    row_scale = labels.row_scale()
+    scale: Tensor | float = 1 / total
+    if row_scale is not None:
+        scale = (row_scale * scale).masked_fill(row_scale == 0, 0)
+    if logits.dim() > 3:
+        logits, index = logits.flatten(2), index.flatten(1)
+        scale = scale.flatten(1) if isinstance(scale, Tensor) else scale
+    loss = kernel_loss(
+        logits,
+        index,
+        curve,
+        scale=scale,
+        normalize=normalize is not None,
+        total=reduction != "none",
+    )
+    if reduction == "none":
+        return labels.reduce(loss.view_as(labels.index), reduction)
+    if isinstance(total, Tensor):  # no row counts: NaN, and a gradient of 0, as torch has it
+        loss = loss.masked_fill(total == 0, math.nan)
+    return loss.to(labels.dtype)
+
+
+def _composite(
+    labels: Labels,
+    curve: Curve,
+    reduction: str,
+    label_smoothing: float,
+    normalize: str | None,
+) -> Tensor:
+    """The same loss in operations that every transform of torch can take apart."""
+    labels = replace(labels, logits=precise(labels.logits))
+    losses, weights = _rows(labels, curve, label_smoothing)
+    if normalize is not None:
+        total = labels.total_scale()
+        valid = weights if labels.is_valid is None else weights.masked_fill(~labels.is_valid, 0)
+        losses = losses / batch_weight(valid.sum() / total, 1.0)
+    return labels.reduce(losses, reduction)
+
+
+def _rows(labels: Labels, curve: Curve, label_smoothing: float) -> tuple[Tensor, Tensor]:
+    """Loss and weight of every row, both times its class weight."""
+    losses: Tensor | float = 0.0
+    weights: Tensor | float = 0.0
+    if labels.index is not None and label_smoothing < 1:
+        m = margin(labels.logits, labels.index)
+        share: Tensor | float = 1 - label_smoothing
+        if labels.class_weight is not None:
+            share = share * labels.class_weight[labels.index]
+        losses = share * value_at_margin(m, curve)
+        weights = share * weight_at_margin(m, curve)
+    if labels.probabilities is not None or label_smoothing > 0:
+        shares = _shares(labels, label_smoothing)
+        m = margins(labels.logits)
+        losses = losses + (shares * value_at_margin(m, curve)).sum(1)
+        weights = weights + (shares * weight_at_margin(m, curve)).sum(1)
+    assert isinstance(losses, Tensor)
+    assert isinstance(weights, Tensor)
+    return losses, weights
+
+
+def _shares(labels: Labels, label_smoothing: float) -> Tensor:
+    """Class weight times the part of each class that is not a class index, broadcastable."""
+    num_classes = labels.logits.shape[1]
+    if labels.probabilities is not None:
+        shares = labels.probabilities * (1 - label_smoothing) + label_smoothing / num_classes
+    else:
+        shares = labels.logits.new_full((1,) * labels.logits.dim(), label_smoothing / num_classes)
+    if labels.class_weight is None:
+        return shares
+    return shares * labels.class_weight.view(1, -1, *(1,) * (labels.logits.dim() - 2))

@@ -1,0 +1,153 @@
+"""Margins of labels, and curves applied to them, in operations that autograd differentiates."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imae.curves.base import Curve
+
+
+def margin(logits: Tensor, target: Tensor) -> Tensor:
+    """Log-odds of the given label.
+
+    Formula:
+        m = z_y - logsumexp_{j != y} z_j, so that p_y = sigmoid(m)
+
+    Computed from the other logits alone, so it stays exact where the probability rounds to 1.
+
+    Args:
+        logits: Unnormalised scores, shape (N, C) or (N, C, d1, ..., dK), any float dtype.
+        target: Labels, shape (N,) or (N, d1, ..., dK), int64 in [0, C).
+
+    Returns:
+        Margins, shape of ``target``, dtype of ``logits``: +inf where no other class has a
+        finite logit (as with one class), NaN where a logit is NaN or +inf.
+
+    Example:
+        >>> margin(torch.tensor([[20.0, 0.0, 0.0]]), torch.tensor([0]))
+        tensor([19.3069])
+    """
+    index = target.unsqueeze(1)
+    own = logits.gather(1, index)
+    others = logits.scatter(1, index, -math.inf)
+    # Without a finite logit among the others the largest is -inf, and -inf - -inf would be NaN.
+    shift = others.detach().amax(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)
+    total = (others - shift).exp().sum(1, keepdim=True)
+    alone = total == 0
+    rest = shift + total.masked_fill(alone, 1).log()
+    m = (own - rest).masked_fill(alone & own.isfinite(), math.inf)
+    return m.masked_fill(own == math.inf, math.nan).squeeze(1)
+
+
+def margins(logits: Tensor) -> Tensor:
+    """Margin of every class, as if each in turn were the label.
+
+    Args:
+        logits: Unnormalised scores, shape (N, C) or (N, C, d1, ..., dK), any float dtype.
+
+    Returns:
+        Margins, shape and dtype of ``logits``.
+
+    Example:
+        >>> margins(torch.tensor([[0.0, 0.0]]))
+        tensor([[0., 0.]])
+    """
+    top = logits.detach().argmax(1, keepdim=True)
+    is_top = torch.zeros_like(logits, dtype=torch.bool).scatter(1, top, True)
+    log_p = logits.log_softmax(1)
+    # Only the top class can have p > 1/2, where log(1 - p) is inexact: it gets its own margin.
+    p = log_p.exp().masked_fill(is_top, 0)
+    top_margin = margin(logits, top.squeeze(1)).unsqueeze(1)
+    return torch.where(is_top, top_margin, log_p - torch.log1p(-p))
+
+
+class _ValueAtMargin(torch.autograd.Function):
+    """A curve's value, whose derivative is the curve's slope and not that of its formula.
+
+    The margin is saved as an input, so that the slope can itself be differentiated.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(m: Tensor, curve: Curve) -> Tensor:
+        return curve.value(m)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Curve], output: Tensor) -> None:  # noqa: ARG004
+        m, ctx.curve = inputs
+        ctx.save_for_backward(m)
+        ctx.save_for_forward(m)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (m,) = ctx.saved_tensors
+        return gradient * ctx.curve.slope(m), None
+
+
+class _ValueAtMarginForward(_ValueAtMargin):
+    """The same with forward-mode differentiation, which the compiler does not take."""
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        (m,) = ctx.saved_tensors
+        slope: Tensor = ctx.curve.slope(m)
+        return tangent * slope
+
+
+def value_at_margin(m: Tensor, curve: Curve) -> Tensor:
+    """A curve's loss at each margin; 0 with gradient 0 at +inf, where no other class is possible.
+
+    Args:
+        m: Margins, any shape, float32 or float64.
+        curve: The loss.
+
+    Returns:
+        Losses, same shape and dtype.
+
+    Example:
+        >>> from imae.curves import IMAE
+        >>> value_at_margin(torch.tensor([0.0, float("inf")]), IMAE(T=8.0))
+        tensor([-0., 0.])
+    """
+    certain = m == math.inf
+    function = _ValueAtMargin if torch.compiler.is_compiling() else _ValueAtMarginForward
+    apply: Callable[..., Tensor] = function.apply
+    return apply(m.masked_fill(certain, 0), curve).masked_fill(certain, 0)
+
+
+def weight_at_margin(m: Tensor, curve: Curve) -> Tensor:
+    """A curve's weight at each margin, without a gradient; 0 at +inf.
+
+    Args:
+        m: Margins, any shape, float32 or float64.
+        curve: The loss.
+
+    Returns:
+        ``2 |phi'(m)|``, same shape and dtype.
+    """
+    m = m.detach()
+    return (-2 * curve.slope(m)).masked_fill(m == math.inf, 0)
+
+
+def batch_weight(weights: Tensor, scale: Tensor | float) -> Tensor:
+    """The mean weight of a batch, each row counted by its scale; 1 if no row weighs anything.
+
+    Args:
+        weights: Weight of each row, any shape.
+        scale: Factor of each row, same shape, or one for all.
+
+    Returns:
+        A scalar without a gradient.
+    """
+    counted = (weights * scale).sum() / scale.sum() if isinstance(scale, Tensor) else None
+    mean = weights.mean() if counted is None else counted
+    return torch.where(mean > 0, mean, torch.ones_like(mean))
+
+
+def precise(logits: Tensor) -> Tensor:
+    """Logits of half precision as float32; others as they are."""
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

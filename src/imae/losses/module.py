@@ -1,0 +1,182 @@
+"""Curves as modules: drop-in replacements for `torch.nn.CrossEntropyLoss`."""
+
+from typing import TypedDict
+
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from imae._checks import check_choice
+from imae.curves.base import Curve
+from imae.curves.classic import AGCE, CCE, GCE, MAE, SL, Focal, ForwardSymmetric, TruncatedGCE
+from imae.curves.combinators import Scale
+from imae.curves.reweighted import DM, ICCE, IMAE
+from imae.losses.functional import NORMALIZATIONS, curve_loss
+from imae.losses.labels import REDUCTIONS
+
+
+class LossOptions(TypedDict, total=False):
+    """Keywords that every loss module takes; see :func:`imae.curve_loss` for their meaning."""
+
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
+    label_smoothing: float
+    normalize: str | None
+
+
+class CurveLoss(nn.Module):
+    """The loss of any curve, called like ``torch.nn.CrossEntropyLoss()``.
+
+    Args:
+        curve: The loss, from :mod:`imae.curves`.
+        weight: Factor of each class, shape (C); a buffer, so it moves with the module.
+        ignore_index: Class whose rows do not count.
+        reduction: "none", "mean" or "sum".
+        label_smoothing: Part of the label spread evenly over all classes, in [0, 1].
+        normalize: "batch" divides by the batch's mean weight; None leaves it.
+
+    Example:
+        >>> import torch
+        >>> from imae.curves import IMAE, Window
+        >>> criterion = CurveLoss(Window(IMAE(T=8.0), high=16.0), normalize="batch")
+        >>> logits = torch.tensor([[2.0, 0.0], [0.0, 2.0]], requires_grad=True)
+        >>> criterion(logits, torch.tensor([0, 1])).backward()
+        >>> logits.grad.abs().sum(1).mean() * 2         # the mean weight
+        tensor(1.)
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        curve: Curve,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+        normalize: str | None = None,
+    ) -> None:
+        super().__init__()
+        check_choice("reduction", reduction, REDUCTIONS)
+        check_choice("normalize", normalize, NORMALIZATIONS)
+        self.curve = curve
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+        self.label_smoothing = label_smoothing
+        self.normalize = normalize
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
+        return curve_loss(
+            logits,
+            target,
+            self.curve,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+            normalize=self.normalize,
+        )
+
+    def extra_repr(self) -> str:
+        """The curve and the options, for ``repr``."""
+        return f"{self.curve!r}, reduction={self.reduction!r}, normalize={self.normalize!r}"
+
+
+class CCELoss(CurveLoss):
+    """Cross entropy; see :class:`imae.curves.CCE`."""
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(CCE(), **options)
+
+
+class MAELoss(CurveLoss):
+    """Mean absolute error; see :class:`imae.curves.MAE`."""
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(MAE(), **options)
+
+
+class DFTLoss(CurveLoss):
+    """Half of the mean absolute error, known as DFT in the fine-tuning of language models."""
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(Scale(MAE(), 0.5), **options)
+
+
+class IMAELoss(CurveLoss):
+    """Improved MAE as printed in the paper; see :class:`imae.curves.IMAE`.
+
+    Example:
+        >>> import torch
+        >>> criterion = IMAELoss(T=8.0)
+        >>> float(criterion(torch.zeros(1, 2), torch.tensor([0])))
+        0.0
+    """
+
+    def __init__(self, T: float | Tensor = 8.0, **options: Unpack[LossOptions]) -> None:
+        super().__init__(IMAE(T), **options)
+
+
+class GCELoss(CurveLoss):
+    """Generalised cross entropy; see :class:`imae.curves.GCE`."""
+
+    def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
+        super().__init__(GCE(q), **options)
+
+
+class TruncatedGCELoss(CurveLoss):
+    """Truncated generalised cross entropy; see :class:`imae.curves.TruncatedGCE`."""
+
+    def __init__(self, q: float = 0.7, k: float = 0.5, **options: Unpack[LossOptions]) -> None:
+        super().__init__(TruncatedGCE(q, k), **options)
+
+
+class SLLoss(CurveLoss):
+    """Symmetric learning; see :class:`imae.curves.SL`."""
+
+    def __init__(
+        self,
+        alpha: float = 0.1,
+        beta: float = 1.0,
+        A: float = -4.0,  # noqa: N803
+        **options: Unpack[LossOptions],
+    ) -> None:
+        super().__init__(SL(alpha, beta, A), **options)
+
+
+class FocalLoss(CurveLoss):
+    """Focal loss; see :class:`imae.curves.Focal`."""
+
+    def __init__(self, gamma: float = 2.0, **options: Unpack[LossOptions]) -> None:
+        super().__init__(Focal(gamma), **options)
+
+
+class AGCELoss(CurveLoss):
+    """Asymmetric generalised cross entropy; see :class:`imae.curves.AGCE`."""
+
+    def __init__(self, a: float = 0.6, q: float = 0.6, **options: Unpack[LossOptions]) -> None:
+        super().__init__(AGCE(a, q), **options)
+
+
+class DMLoss(CurveLoss):
+    """Derivative manipulation; see :class:`imae.curves.DM`."""
+
+    def __init__(self, beta: float = 8.0, lam: float = 0.5, **options: Unpack[LossOptions]) -> None:
+        super().__init__(DM(beta, lam), **options)
+
+
+class ICCELoss(CurveLoss):
+    """Cross entropy with a steerable variance; see :class:`imae.curves.ICCE`."""
+
+    def __init__(self, T: float = 2.0, **options: Unpack[LossOptions]) -> None:
+        super().__init__(ICCE(T), **options)
+
+
+class ForwardSymmetricLoss(CurveLoss):
+    """Forward correction for even noise; see :class:`imae.curves.ForwardSymmetric`."""
+
+    def __init__(self, rate: float, num_classes: int, **options: Unpack[LossOptions]) -> None:
+        super().__init__(ForwardSymmetric(rate, num_classes), **options)

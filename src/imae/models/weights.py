@@ -1,0 +1,215 @@
+"""Start weights from a file, with an account of what fitted."""
+
+import os
+import warnings
+import zipfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from imae._extras import import_extra
+from imae.errors import DataError
+from imae.models.custom import CustomNetwork
+
+_NESTED_UNDER = ("state_dict", "model_state_dict", "model", "network")
+_PREFIXES = ("module.", "model.", "network.", "_orig_mod.")  # wrappers put these before each name
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A tensor whose shape in the file is not the network's."""
+
+    name: str
+    in_file: tuple[int, ...]
+    in_network: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.in_file} instead of {self.in_network}"
+
+
+@dataclass(frozen=True)
+class WeightsReport:
+    """What `load_weights` did; its text is one paragraph.
+
+    Args:
+        path: The file.
+        loaded: Names of the tensors taken from the file.
+        missing: Names in the network that the file lacks; they keep their start values.
+        unexpected: Names in the file that the network lacks.
+        mismatched: Tensors of another shape; they keep their start values.
+
+    Example:
+        >>> print(WeightsReport("net.pth", ("conv.weight",), ("fc.bias",), (), ()))
+        net.pth: 1 of 2 tensors loaded; not in the file: fc.bias
+    """
+
+    path: str
+    loaded: tuple[str, ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    mismatched: tuple[Mismatch, ...]
+
+    def __str__(self) -> str:
+        wanted = len(self.loaded) + len(self.missing) + len(self.mismatched)
+        parts = [f"{self.path}: {len(self.loaded)} of {wanted} tensors loaded"]
+        rest = (
+            ("of another shape in the file", [str(each) for each in self.mismatched]),
+            ("not in the file", self.missing),
+            ("in the file but not in the network", self.unexpected),
+        )
+        parts += [f"{what}: {_some(names)}" for what, names in rest if names]
+        return "; ".join(parts)
+
+
+def load_weights(network: nn.Module, path: str | os.PathLike[str]) -> WeightsReport:
+    """Fills a network with the tensors of a file, and reports which did not fit.
+
+    Reads safetensors (by the ending ``.safetensors``) and checkpoints of ``torch.save`` that hold
+    tensors alone; no code of a file ever runs. A state dict may lie under ``state_dict`` or
+    ``model``, and its names may start with ``module.``. Tensors of another shape, such as the
+    last layer of a network for other classes, are skipped.
+
+    Args:
+        network: Changed in place, or left as it was if an error is raised.
+        path: The file.
+
+    Returns:
+        Names loaded, missing, unexpected and of another shape.
+
+    Raises:
+        DataError: If the file cannot be read, is damaged, holds code, or if nothing in it fits.
+        MissingExtraError: If it is a safetensors file and safetensors is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "old.pth"
+        >>> torch.save(nn.Linear(4, 10).state_dict(), file)
+        >>> report = load_weights(nn.Linear(4, 10), file)
+        >>> report.loaded
+        ('weight', 'bias')
+    """
+    path = Path(path)
+    # A custom network saves its tensors under "module."; files of the user's own do not.
+    target = network.module if isinstance(network, CustomNetwork) else network
+    own: dict[str, Tensor] = target.state_dict()
+    given = _without_prefix(_tensors(_read(path), path), own)
+    fitting: dict[str, Tensor] = {}
+    mismatched: list[Mismatch] = []
+    for name in own:
+        if name not in given:
+            continue
+        tensor = given[name]
+        if tensor.shape == (1, *own[name].shape):
+            tensor = tensor[0]  # torch before 0.2 saved the vectors of a batch norm so
+        if tensor.shape == own[name].shape:
+            fitting[name] = tensor
+        else:
+            mismatched.append(Mismatch(name, tuple(tensor.shape), tuple(own[name].shape)))
+    if not fitting:
+        raise DataError(
+            f"{path}: none of its {len(given)} tensors fits the network "
+            f"(file: {_some(given)}; network: {_some(own)})"
+        )
+    _check_finite(fitting, path)
+    target.load_state_dict(fitting, strict=False)
+    return WeightsReport(
+        path=str(path),
+        loaded=tuple(fitting),
+        missing=tuple(name for name in own if name not in given and not _is_counter(name)),
+        unexpected=tuple(name for name in given if name not in own),
+        mismatched=tuple(mismatched),
+    )
+
+
+def _read(path: Path) -> object:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from error
+    is_safetensors = path.suffix == ".safetensors"
+    if is_safetensors:
+        load = import_extra("safetensors.torch", extra="data").load_file
+    else:
+        load = _load_checkpoint
+    try:
+        return load(path)
+    except Exception as error:  # a damaged file fails in many ways, each of another type
+        if is_safetensors:
+            reason = "damaged, or not a safetensors file"
+        else:
+            reason = (
+                "damaged, or holds more than tensors (which could run code and is never loaded); "
+                "save it again with torch.save(network.state_dict(), file)"
+            )
+        raise DataError(f"{path}: {reason}") from error
+
+
+def _load_checkpoint(path: Path) -> object:
+    _check_archive(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of bytes that it then refuses or can read
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _check_archive(path: Path) -> None:
+    """Raises if a zip file's checksums do not hold; torch.load does not look at them."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            raise ValueError("torch.save does not compress")  # and this could be a zip bomb
+        if (damaged := archive.testzip()) is not None:
+            raise ValueError(f"checksum of {damaged}")
+
+
+def _tensors(content: object, path: Path) -> dict[str, Tensor]:
+    for _ in range(len(_NESTED_UNDER)):  # bounded, for a file can hold a table inside itself
+        if not isinstance(content, Mapping):
+            break
+        nested = (content[key] for key in _NESTED_UNDER if isinstance(content.get(key), Mapping))
+        content = next(nested, content)
+    items = content.items() if isinstance(content, Mapping) else ()
+    tensors = {str(name): value for name, value in items if _is_plain(value)}
+    if not tensors:
+        raise DataError(f"{path}: holds no state dict (a table of names and tensors)")
+    return tensors
+
+
+def _is_plain(value: Any) -> bool:
+    return (
+        isinstance(value, Tensor)
+        and value.layout is torch.strided
+        and value.device.type == "cpu"
+        and not value.is_complex()
+        and not value.is_quantized
+    )
+
+
+def _without_prefix(given: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors under the names, with or without wrappers' prefixes, that fit most often."""
+    variants = [given]
+    for prefix in _PREFIXES * 2:  # twice, because wrappers are nested in any order
+        variants += [{name.removeprefix(prefix): tensor for name, tensor in variants[-1].items()}]
+    return max(variants, key=lambda variant: sum(name in own for name in variant))
+
+
+def _check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise DataError(f"{path}: tensor {name!r} holds NaN or infinity; the file is damaged")
+
+
+def _is_counter(name: str) -> bool:
+    # Batches seen by a batch norm: absent from files older than torch 0.4.1, and never used here.
+    return name.endswith("num_batches_tracked")
+
+
+def _some(names: Collection[str]) -> str:
+    rest = len(names) - _NAMES_SHOWN
+    return ", ".join(islice(names, _NAMES_SHOWN)) + (f" and {rest} more" if rest > 0 else "")

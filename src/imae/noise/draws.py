@@ -1,0 +1,105 @@
+"""Random draws that are the same on every machine.
+
+All of them are made from `Generator.random`, which turns each 64-bit output of PCG64 into one
+float; the algorithms of numpy's other distributions may change from one release to the next.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae._checks import check_integer
+
+
+def seeded(seed: int) -> np.random.Generator:
+    """A generator of its own for this seed.
+
+    Raises:
+        ArgumentError: If the seed is not a non-negative integer.
+
+    Example:
+        >>> seeded(1).random() == seeded(1).random()
+        True
+    """
+    check_integer("seed", seed, low=0)
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def choose_rows(
+    may_change: NDArray[np.bool_], generator: np.random.Generator, *, rate: float, exact: bool
+) -> NDArray[np.bool_]:
+    """Which rows are hit: each that may change with probability ``rate``, or that part of them.
+
+    One seed gives nested sets: the rows hit at a lower rate are hit at every higher one.
+
+    Args:
+        may_change: Rows to choose from, shape (N,).
+        generator: Source of one draw for each row.
+        rate: Probability in [0, 1).
+        exact: Choose ``round(rate * rows)`` of the rows that may change, no more and no fewer.
+
+    Returns:
+        Mask of the chosen rows, shape (N,).
+
+    Example:
+        >>> rows = choose_rows(np.ones(10, dtype=bool), seeded(1), rate=0.3, exact=True)
+        >>> int(rows.sum())
+        3
+    """
+    keys = generator.random(len(may_change))
+    if not exact:
+        return may_change & (keys < rate)
+    keys[~may_change] = np.inf
+    chosen = np.zeros(len(may_change), dtype=np.bool_)
+    chosen[np.argsort(keys, kind="stable")[: round(rate * int(may_change.sum()))]] = True
+    return chosen
+
+
+def draw_by_class(
+    labels: NDArray[np.int64], matrix: NDArray[np.float64], generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """One class for each row, drawn from the matrix row of its label.
+
+    Args:
+        labels: Integers in [0, C), shape (N,).
+        matrix: Probabilities, shape (C, C), rows sum to one.
+        generator: Source of one draw for each row.
+
+    Returns:
+        Classes, shape (N,); never one of probability zero.
+
+    Example:
+        >>> swap = np.array([[0.0, 1.0], [1.0, 0.0]])
+        >>> draw_by_class(np.array([0, 1, 1]), swap, seeded(1))
+        array([1, 0, 0])
+    """
+    uniform = generator.random(len(labels))
+    drawn = np.empty_like(labels)
+    for label in np.unique(labels):
+        rows = labels == label
+        drawn[rows] = np.searchsorted(_edges(matrix[label]), uniform[rows], side="right")
+    return drawn
+
+
+def draw_by_row(
+    probabilities: NDArray[np.float64], uniform: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """One class for each row, drawn from that row's own probabilities.
+
+    Args:
+        probabilities: Shape (N, C), rows sum to one.
+        uniform: One draw from [0, 1) for each row, shape (N,).
+
+    Returns:
+        Classes, shape (N,); never one of probability zero.
+
+    Example:
+        >>> draw_by_row(np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([0.4, 0.6]))
+        array([0, 1])
+    """
+    return np.asarray((_edges(probabilities) <= uniform[:, None]).sum(axis=1), dtype=np.int64)
+
+
+def _edges(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    # Divided by the last sum, so that it is exactly one and no draw from [0, 1) lies past it.
+    sums = np.cumsum(probabilities, axis=-1)
+    return np.asarray(sums / sums[..., -1:], dtype=np.float64)

@@ -1,0 +1,123 @@
+"""Noise that depends on the class alone: a matrix says where the labels of a class go."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae._checks import check_interval
+from imae.errors import ArgumentError
+from imae.noise.draws import choose_rows, draw_by_class, seeded
+from imae.noise.labels import ArrayOrTensor, NoisyLabels, as_array, as_labels
+
+
+def from_transition(labels: ArrayOrTensor, *, transition: ArrayOrTensor, seed: int) -> NoisyLabels:
+    """Labels drawn from any transition matrix.
+
+        P(given = j | clean = i) = transition[i, j]
+
+    The result's ``rate`` is the part of these rows that the matrix changes on average.
+
+    Args:
+        labels: Clean labels, shape (N,), integers in [0, C).
+        transition: Probabilities, shape (C, C), rows sum to one.
+        seed: Seed of every draw.
+
+    Raises:
+        ArgumentError: If a label is out of range, or the matrix is not square, has a negative
+            entry or a row that does not sum to one.
+
+    Example:
+        >>> noisy = from_transition([0, 0, 1, 1], transition=[[1, 0], [1, 0]], seed=1)
+        >>> noisy.labels
+        array([0, 0, 0, 0])
+    """
+    matrix = check_transition("transition", transition)
+    clean = as_labels(labels, num_classes=len(matrix))
+    given = draw_by_class(clean, matrix, seeded(seed))
+    return NoisyLabels(
+        labels=given,
+        is_flipped=given != clean,
+        transition=matrix,
+        kind="transition",
+        rate=float(1 - matrix[clean, clean].mean()),
+        seed=int(seed),
+    )
+
+
+def redraw(
+    clean: NDArray[np.int64],
+    destinations: NDArray[np.float64],
+    generator: np.random.Generator,
+    *,
+    kind: str,
+    rate: float,
+    seed: int,
+    exact: bool,
+) -> NoisyLabels:
+    """Labels of which a part goes where a matrix says, and the rest stay.
+
+        transition = (1 - rate) * identity + rate * destinations
+
+    Args:
+        clean: Clean labels, shape (N,).
+        destinations: Row i says where a hit row of class i goes, shape (C, C), rows sum to one.
+            A class whose row is that of the identity is never hit.
+        generator: Source of the draws.
+        kind: Name for the result.
+        rate: Probability in [0, 1) that a row is hit.
+        seed: Seed for the result's record; the draws come from ``generator``.
+        exact: Hit ``round(rate * rows)`` rows, no more and no fewer.
+
+    Raises:
+        ArgumentError: If the rate is not in [0, 1).
+
+    Example:
+        >>> swap = np.array([[0.0, 1.0], [1.0, 0.0]])
+        >>> clean = np.array([0, 0, 1, 1])
+        >>> noisy = redraw(clean, swap, seeded(1), kind="swap", rate=0.5, seed=1, exact=True)
+        >>> noisy.transition
+        array([[0.5, 0.5],
+               [0.5, 0.5]])
+    """
+    check_interval("rate", rate, low=0.0, high=1.0, open_high=True)
+    identity = np.eye(len(destinations))
+    may_change = (np.diagonal(destinations) < 1.0)[clean]
+    hit = choose_rows(may_change, generator, rate=rate, exact=exact)
+    given = np.where(hit, draw_by_class(clean, destinations, generator), clean)
+    return NoisyLabels(
+        labels=given,
+        is_flipped=given != clean,
+        transition=(1 - rate) * identity + rate * destinations,
+        kind=kind,
+        rate=float(rate),
+        seed=int(seed),
+    )
+
+
+def check_transition(name: str, matrix: ArrayOrTensor) -> NDArray[np.float64]:
+    """The matrix in float64.
+
+    Raises:
+        ArgumentError: If it is not square with two classes or more, has an entry that is
+            negative or not finite, or a row that does not sum to one within 1e-6.
+
+    Example:
+        >>> check_transition("transition", [[1, 0], [0, 1]])
+        array([[1., 0.],
+               [0., 1.]])
+    """
+    array = as_array(name, matrix)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or len(array) < 2:
+        raise ArgumentError(f"{name} must have shape (C, C) with C at least 2, got {array.shape}")
+    if array.dtype.kind not in "iuf":
+        raise ArgumentError(f"{name} must hold numbers, got {array.dtype}")
+    floats = array.astype(np.float64)
+    bad = ~(np.isfinite(floats) & (floats >= 0)).all(axis=1)
+    if bad.any():
+        row = int(bad.argmax())
+        raise ArgumentError(f"{name} must be finite and not negative, row {row} is {floats[row]}")
+    sums = floats.sum(axis=1)
+    off = np.abs(sums - 1) > 1e-6
+    if off.any():
+        row = int(off.argmax())
+        raise ArgumentError(f"{name} must have rows that sum to 1, row {row} sums to {sums[row]}")
+    return floats

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+from imae.data.batches import Batches
+from imae.data.dataset import from_dataset
+from imae.errors import ArgumentError, DataError
+
+
+class Jittered(Dataset):
+    """Items with noise from torch's global generator, as transforms have it."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, item: int) -> tuple[torch.Tensor, int]:
+        return torch.full((2,), float(item)) + torch.rand(2), item % 2
+
+
+class Listed(Dataset):
+    """Items from a list, with labels beside them if given."""
+
+    def __init__(self, items, targets=None):
+        self.items = items
+        if targets is not None:
+            self.targets = targets
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, item: int):
+        return self.items[item]
+
+
+def test_a_tensor_data_set_becomes_data():
+    train = TensorDataset(torch.eye(4), torch.tensor([0, 1, 1, 0]))
+    test = TensorDataset(torch.ones(2, 4), torch.tensor([1, 0]))
+    data = from_dataset(train, test=test, name="pairs")
+    assert data.name == "pairs"
+    assert data.train.labels.tolist() == [0, 1, 1, 0]
+    assert data.test.labels.tolist() == [1, 0]
+    assert data.train.row_ids.tolist() == ["0", "1", "2", "3"]
+    assert data.train.inputs.shape == (4,)
+    assert data.train.inputs.batch(np.array([2, 0]), generator=None).tolist() == [
+        [0, 0, 1, 0],
+        [1, 0, 0, 0],
+    ]
+
+
+def test_random_transforms_become_reproducible_in_any_number_of_workers():
+    data = from_dataset(Jittered())
+    before = torch.get_rng_state()
+    epochs = [
+        [batch.inputs for batch in Batches(data.train, 5, seed=1, workers=workers).epoch(epoch)]
+        for workers, epoch in ((0, 0), (0, 0), (1, 0), (0, 1))
+    ]
+    assert torch.equal(before, torch.get_rng_state())
+    same, again, helped, later = (torch.cat(epoch) for epoch in epochs)
+    assert torch.equal(same, again)
+    assert torch.equal(same, helped)
+    assert not torch.equal(same, later)
+    assert len(torch.unique(same - same.floor())) == 24
+
+
+def test_targets_are_used_instead_of_reading_all_items():
+    data = from_dataset(Listed([(np.zeros(2), "never read")] * 4, targets=["b", "a", "b", "a"]))
+    assert data.class_names == ("a", "b")
+    assert data.train.labels.tolist() == [1, 0, 1, 0]
+    tensors = from_dataset(Listed([(np.zeros(2), 9)] * 2, targets=torch.tensor([1, 0])))
+    assert tensors.train.labels.tolist() == [1, 0]
+
+
+def test_class_names_can_be_given():
+    dataset = TensorDataset(torch.eye(2), torch.tensor([0, 1]))
+    assert from_dataset(dataset, class_names=["x", "y", "z"]).num_classes == 3
+
+
+def test_take_and_content_hash():
+    inputs = from_dataset(TensorDataset(torch.eye(3), torch.tensor([0, 1, 0]))).train.inputs
+    taken = inputs.take(np.array([2, 1]))
+    assert taken.batch(np.array([0]), generator=None).tolist() == [[0, 0, 1]]
+    assert taken.content_hash() != inputs.content_hash()
+    assert inputs.take(np.arange(3)).content_hash() == inputs.content_hash()
+
+
+def test_uint8_inputs_become_float():
+    dataset = TensorDataset(torch.full((2, 3), 7, dtype=torch.uint8), torch.tensor([0, 1]))
+    batch = from_dataset(dataset).train.inputs.batch(np.array([0]), generator=None)
+    assert batch.dtype == torch.float32
+    assert batch.tolist() == [[7, 7, 7]]
+
+
+def test_a_stream_is_refused():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter([])
+
+    with pytest.raises(ArgumentError, match="map-style"):
+        from_dataset(Stream())
+
+
+def test_mixed_shapes_name_the_item():
+    data = from_dataset(Listed([(torch.zeros(2), 0), (torch.zeros(3), 1)]))
+    with pytest.raises(DataError, match=r"item 1 of the data set has shape \(3,\)"):
+        data.train.inputs.batch(np.arange(2), generator=None)
+
+
+def test_inputs_that_are_no_numbers_name_the_item():
+    data = from_dataset(Listed([("text", 0), ("more", 1)]))
+    with pytest.raises(DataError, match="item 0 of the data set is a str"):
+        data.train.inputs.batch(np.arange(1), generator=None)
+
+
+def test_a_label_never_seen_in_training_names_the_row():
+    train = TensorDataset(torch.eye(2), torch.tensor([0, 1]))
+    test = TensorDataset(torch.eye(2), torch.tensor([0, 2]))
+    with pytest.raises(DataError, match="dataset, test: row '1': label 2 was never seen"):
+        from_dataset(train, test=test)

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from imae.data.features import extract_features
+from imae.data.image_files import ImageFiles
+from imae.data.split import Split
+from imae.data.table import Table
+from imae.errors import ArgumentError, DataError
+
+
+class Counting(nn.Module):
+    """Channel means through a dropout that would show if it were on."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.9)
+        self.calls = 0
+
+    def forward(self, inputs):
+        self.calls += 1
+        return self.drop(inputs.flatten(2).mean(2)) if inputs.ndim == 4 else inputs * 2
+
+
+@pytest.fixture
+def photos(photo_folder):
+    names = sorted(str(path.relative_to(photo_folder)) for path in photo_folder.glob("*/*.jpg"))
+    files = ImageFiles(photo_folder, names, resize=24, crop=20)
+    return Split(files, np.arange(7) % 2, np.array(names), ("cat", "dog"))
+
+
+def test_features_are_what_the_network_says_of_plain_inputs(photos, tmp_path):
+    network = Counting()
+    split = extract_features(photos, network, name="means", cache=tmp_path / "cache", batch_size=3)
+    assert isinstance(split.inputs, Table)
+    plain = photos.inputs.batch(np.arange(7), generator=None)
+    assert split.inputs.values == pytest.approx(plain.flatten(2).mean(2).numpy(), abs=1e-6)
+    assert split.labels is photos.labels
+    assert split.row_ids is photos.row_ids
+    assert network.calls == 3
+    assert network.training
+    assert network.drop.training
+
+
+def test_the_second_time_nothing_is_run(photos, tmp_path):
+    network = Counting()
+    first = extract_features(photos, network, name="means", cache=tmp_path / "cache")
+    noisy = photos.relabel(np.zeros(7, np.int64))
+    second = extract_features(noisy, network, name="means", cache=tmp_path / "cache")
+    assert network.calls == 1
+    assert np.array_equal(first.inputs.values, second.inputs.values)
+    assert second.labels is noisy.labels
+
+
+def test_another_name_content_or_preparation_is_run_anew(photos, tmp_path, photo):
+    network = Counting()
+    cache = tmp_path / "cache"
+    extract_features(photos, network, name="means", cache=cache)
+    extract_features(photos, network, name="other", cache=cache)
+    cropped = Split(
+        ImageFiles(photos.inputs.root, photos.inputs.names, resize=24, crop=18),
+        photos.labels,
+        photos.row_ids,
+        photos.class_names,
+    )
+    extract_features(cropped, network, name="means", cache=cache)
+    photo(photos.inputs.root / photos.inputs.names[0], seed=50)
+    extract_features(photos, network, name="means", cache=cache)
+    assert network.calls == 4
+    assert len(list(cache.iterdir())) == 4
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "shape", "other key"])
+def test_a_damaged_cache_is_computed_anew(photos, tmp_path, damage):
+    network = Counting()
+    cache = tmp_path / "cache"
+    first = extract_features(photos, network, name="means", cache=cache)
+    (path,) = cache.iterdir()
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        path.write_bytes(content[:-30])
+    elif damage == "flip":
+        content[190] ^= 1
+        path.write_bytes(content)
+    elif damage == "shape":
+        np.savez(path, features=np.zeros((3, 3), np.float32))
+    else:
+        np.savez(path, x=np.zeros((7, 3), np.float32))
+    second = extract_features(photos, network, name="means", cache=cache)
+    assert network.calls == 2
+    assert np.array_equal(first.inputs.values, second.inputs.values)
+
+
+def test_progress_is_reported_row_by_row(table_split, tmp_path):
+    seen = []
+    extract_features(
+        table_split([0, 1, 0, 1, 0]),
+        lambda inputs: inputs,
+        name="same",
+        cache=tmp_path,
+        batch_size=2,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen == [(2, 5), (4, 5), (5, 5)]
+
+
+def test_half_precision_features_become_float32(table_split, tmp_path):
+    split = extract_features(
+        table_split([0, 1]), lambda inputs: inputs.bfloat16(), name="half", cache=tmp_path
+    )
+    assert split.inputs.values.dtype == np.float32
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1), (3, 1), (2,)])
+def test_features_of_another_shape_are_refused(table_split, tmp_path, shape):
+    with pytest.raises(ArgumentError, match=r"features of shape \(2, E\)"):
+        extract_features(
+            table_split([0, 1]), lambda _: torch.zeros(shape), name="odd", cache=tmp_path
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_features_that_are_not_finite_are_refused(table_split, tmp_path):
+    with pytest.raises(DataError, match="row 0, column 0 is nan"):
+        extract_features(
+            table_split([0, 1]), lambda inputs: inputs * torch.nan, name="nan", cache=tmp_path
+        )
+    assert list(tmp_path.iterdir()) == []

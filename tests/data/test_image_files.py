@@ -1,0 +1,138 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from imae.data.array_images import normalise
+from imae.data.draws import row_draws, torch_generator
+from imae.data.image_files import ImageFiles, decode
+from imae.errors import ArgumentError, DataError
+
+NAMES = ("cat/0.jpg", "dog/0.jpg", "dog/3.jpg")
+
+
+def key() -> torch.Generator:
+    return torch_generator(1, "augment", 0)
+
+
+def small(folder: Path) -> ImageFiles:
+    return ImageFiles(folder, NAMES, resize=32, crop=28)
+
+
+def warped(path: Path) -> np.ndarray:
+    image = Image.open(path).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)
+    return np.asarray(image).astype(int)
+
+
+def test_evaluation_is_the_centre_of_the_warped_image(photo_folder):
+    batch = small(photo_folder).gather(np.arange(3), generator=None).numpy().astype(int)
+    for index, name in enumerate(NAMES):
+        # Pillow adds up in whole numbers, so the last digit may differ.
+        assert np.abs(batch[index] - warped(photo_folder / name)[2:30, 2:30]).max() <= 1
+
+
+def test_training_crops_and_mirrors_each_image_its_own_way(photo_folder):
+    rows = np.array([2, 0, 1])
+    top, left, mirror = row_draws(rows, (5, 5, 2), generator=key())
+    batch = small(photo_folder).gather(rows, generator=key()).numpy().astype(int)
+    for index, row in enumerate(rows):
+        whole = warped(photo_folder / NAMES[row])
+        crop = whole[top[index] : top[index] + 28, left[index] : left[index] + 28]
+        crop = crop[:, ::-1] if mirror[index] else crop
+        assert np.abs(batch[index] - crop).max() <= 1
+    assert 0 < mirror.sum() < 3
+
+
+def test_a_share_of_a_batch_is_a_share_of_the_same_batch(photo_folder):
+    files = small(photo_folder)
+    whole = files.batch(np.arange(3), generator=key())
+    parts = [files.batch(np.array([row]), generator=key()) for row in range(3)]
+    assert torch.equal(whole, torch.cat(parts))
+
+
+def test_batch_is_float_and_channels_first(photo_folder):
+    files = small(photo_folder)
+    batch = files.batch(np.arange(3), generator=None)
+    gathered = files.gather(np.arange(3), generator=None)
+    assert batch.shape == (3, *files.shape) == (3, 3, 28, 28)
+    assert torch.equal(batch, normalise(gathered.permute(0, 3, 1, 2), files.mean, files.std))
+
+
+def test_the_papers_sizes_are_the_default(photo_folder):
+    files = ImageFiles(photo_folder, NAMES)
+    assert (files.resize, files.shape) == (256, (3, 227, 227))
+
+
+def test_no_mirror_when_it_is_switched_off(photo_folder):
+    files = replace(small(photo_folder), crop=32, flip=False)
+    assert torch.equal(
+        files.batch(np.arange(3), generator=key()), files.batch(np.arange(3), generator=None)
+    )
+
+
+@pytest.mark.parametrize(("crop", "allowed"), [(0, False), (1, True), (32, True), (33, False)])
+def test_crop_is_at_most_resize(crop, allowed):
+    if allowed:
+        assert ImageFiles(Path(), (), resize=32, crop=crop).shape == (3, crop, crop)
+    else:
+        with pytest.raises(ArgumentError, match="crop must be"):
+            ImageFiles(Path(), (), resize=32, crop=crop)
+
+
+def test_content_hash_sees_bytes_order_and_preparation(photo_folder, photo):
+    files = small(photo_folder)
+    hashes = [
+        files.content_hash(),
+        files.take(np.array([2, 0, 1])).content_hash(),
+        replace(files, crop=27).content_hash(),
+    ]
+    photo(photo_folder / NAMES[0], seed=99)
+    assert len({*hashes, files.content_hash()}) == 4
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "CMYK", "1"])
+def test_every_mode_becomes_rgb(tmp_path, mode):
+    path = tmp_path / ("x.tif" if mode == "CMYK" else "x.png")
+    Image.new(mode, (8, 6)).save(path)
+    assert decode(path).mode == "RGB"
+
+
+def test_a_palette_with_transparency_raises_no_warning(tmp_path):
+    image = Image.new("P", (8, 6))
+    image.putpalette([0, 0, 0, 255, 255, 255])
+    image.save(tmp_path / "x.png", transparency=b"\x00\x80")
+    assert decode(tmp_path / "x.png").size == (8, 6)
+
+
+def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path, photo):
+    path = photo(tmp_path / "large.jpg", width=1200, height=900)
+    quick = decode(path, size=64)
+    assert quick.width < 1200
+    assert min(quick.size) >= 128
+    files = ImageFiles(tmp_path, ("large.jpg",), resize=64, crop=64)
+    exact = np.asarray(Image.open(path).resize((64, 64), Image.Resampling.BILINEAR)).astype(int)
+    got = files.gather(np.array([0]), generator=None)[0].numpy().astype(int)
+    assert np.abs(got - exact).mean() < 3
+
+
+def test_a_truncated_image_is_named(tmp_path, photo):
+    path = photo(tmp_path / "torn.jpg")
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(DataError, match=r"torn\.jpg: cannot be read as an image") as caught:
+        decode(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_image_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"gone\.jpg: there is no such image"):
+        decode(tmp_path / "gone.jpg")
+
+
+def test_formats_that_start_programs_are_not_read(tmp_path):
+    path = tmp_path / "x.jpg"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n")
+    with pytest.raises(DataError, match="cannot be read as an image"):
+        decode(path)

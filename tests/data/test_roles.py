@@ -1,0 +1,67 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from imae.data.column_file import ColumnFile
+from imae.data.roles import find_roles
+from imae.errors import DataError
+
+
+class Header(ColumnFile):
+    def __init__(self, *names: str) -> None:
+        super().__init__(Path("x.csv"), names)
+
+    def read(self, values, numbers):  # noqa: ARG002
+        return {}, np.empty((0, 0), np.float32)
+
+
+def test_names_say_what_columns_mean():
+    roles = find_roles(Header("path", "label", "row_id", "clean_label", "split", "weight", "note"))
+    assert (roles.path, roles.label, roles.row_id) == ("path", "label", "row_id")
+    assert (roles.clean_label, roles.split, roles.weight) == ("clean_label", "split", "weight")
+    assert (roles.text, roles.features) == (None, ())
+    assert roles.numbers() == ["weight"]
+    assert roles.values() == ["label", "row_id", "clean_label", "split", "path"]
+
+
+@pytest.mark.parametrize("label", ["label", "labels", "target", "y"])
+def test_what_is_left_are_features(label):
+    roles = find_roles(Header("a", label, "id", "b", "weight"))
+    assert roles.label == label
+    assert roles.row_id == "id"
+    assert roles.features == ("a", "b")
+    assert roles.numbers() == ["a", "b", "weight"]
+
+
+def test_what_the_caller_says_wins():
+    header = Header("kind", "label", "weight", "height")
+    roles = find_roles(header, label_column="kind", feature_columns=["weight", "height"])
+    assert (roles.label, roles.weight, roles.features) == ("kind", None, ("weight", "height"))
+    assert find_roles(header, label_column="kind").features == ("label", "height")
+    assert find_roles(Header("review", "y"), text_column="review").text == "review"
+    assert find_roles(Header("file", "y"), path_column="file").path == "file"
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        (("a", "b"), {}, "no column label or labels or target or y; say which"),
+        (("label", "y", "a"), {}, "both label and y"),
+        (("id", "row_id", "y", "a"), {}, "both row_id and id"),
+        (("path", "text", "y"), {}, "either paths or texts or features as inputs"),
+        (("label",), {}, "either paths or texts or features as inputs, found none"),
+        (("path", "a", "y"), {"feature_columns": ["a"]}, "either paths or texts or features"),
+        (("labell", "a"), {"label_column": "label"}, "no column 'label'; did you mean 'labell'"),
+        (("y", "a"), {"feature_columns": ["zzz"]}, "no column 'zzz'; columns: 'y', 'a'"),
+    ],
+)
+def test_what_is_not_clear_is_refused(names, options, message):
+    with pytest.raises(DataError, match=f"^x.csv: line 1 .*{message}"):
+        find_roles(Header(*names), **options)
+
+
+def test_many_columns_are_not_all_listed():
+    with pytest.raises(DataError) as caught:
+        find_roles(Header(*(f"c{i}" for i in range(1000))))
+    assert len(str(caught.value)) < 250
