@@ -15,7 +15,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     The bytes go to a temporary file in the same folder, are flushed to the disk and renamed, so
     a reader sees the old file or the new one, never a part, and neither does a crash leave one.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> with whole_file(folder / "labels.csv") as file:

@@ -39,7 +39,7 @@ class Catalog(Generic[Built]):
     Raises:
         ValueError: If two entries have one name.
 
-    Example:
+    Examples:
         >>> numbers = Catalog("number", (Entry("one", lambda: 1, "the unit"),))
         >>> numbers.build("one")
         1

@@ -15,11 +15,12 @@ class Curve(ABC):
 
     The margin of the given label ``y`` is ``m = z_y - logsumexp_{j != y} z_j``, and
     ``p = sigmoid(m)`` is its probability. A curve gives the loss and its derivative there:
+
         phi(m)  = value(m)
         phi'(m) = slope(m), never positive
         w(p)    = 2 |phi'(m)|, the L1 norm of the gradient on the logits
 
-    Leaves are frozen dataclasses of a few lines; :func:`imae.curve_loss` applies them to logits.
+    Leaves are frozen dataclasses of a few lines; ``imae.curve_loss`` applies them to logits.
 
     Reference:
         Wang et al., "IMAE for Noise-Robust Learning", 2023, section 3.
@@ -44,7 +45,7 @@ class Curve(ABC):
         Returns:
             ``2 |phi'(m)|`` at ``m = logit(p)``, same shape and dtype.
 
-        Example:
+        Examples:
             >>> from imae.curves import CCE
             >>> CCE().weight(torch.tensor([0.0, 0.25, 1.0]))
             tensor([2.0000, 1.5000, 0.0000])

@@ -16,16 +16,17 @@ from imae.curves.combinators import Window
 @final
 @dataclass(frozen=True)
 class CCE(Curve):
-    """Categorical cross entropy: the loss of :func:`torch.nn.functional.cross_entropy`.
+    """Categorical cross entropy: the loss of ``torch.nn.functional.cross_entropy``.
 
     Formula:
+
         phi(m)  = -log p
         phi'(m) = -(1 - p)
         w(p)    = 2 (1 - p)
 
     It listens most to the examples it gets most wrong, and so fits wrong labels in the end.
 
-    Example:
+    Examples:
         >>> CCE().value(torch.tensor([0.0]))            # p = 1/2
         tensor([0.6931])
 
@@ -50,15 +51,16 @@ class MAE(Curve):
     """Mean absolute error between the softmax and the one-hot label.
 
     Formula:
+
         phi(m)  = 2 (1 - p)
         phi'(m) = -2 p (1 - p)
         w(p)    = 4 p (1 - p)
 
     It listens most to uncertain examples, p near 1/2: hence it tolerates wrong labels. Its
     weight varies so little that it underfits. Half of it is the loss known as DFT for language
-    models, and twice :class:`GCE` at ``q = 1``.
+    models, and twice ``GCE`` at ``q = 1``.
 
-    Example:
+    Examples:
         >>> MAE().weight(torch.tensor([0.0, 0.5, 1.0]))
         tensor([0., 1., 0.])
 
@@ -84,6 +86,7 @@ class GCE(Curve):
     """Generalised cross entropy: half of MAE at q = 1, CCE as q tends to 0.
 
     Formula:
+
         phi(m)  = (1 - p^q) / q
         phi'(m) = -p^q (1 - p)
         w(p)    = 2 p^q (1 - p)
@@ -91,7 +94,7 @@ class GCE(Curve):
     Args:
         q: Position between CCE and MAE, in (0, 1].
 
-    Example:
+    Examples:
         >>> GCE(q=1.0).weight(torch.tensor([0.5]))
         tensor([0.5000])
 
@@ -121,6 +124,7 @@ class TruncatedGCE(Curve):
     """Generalised cross entropy that ignores examples whose label has probability k or less.
 
     Formula:
+
         phi(m)  = (1 - max(p, k)^q) / q
         phi'(m) = -p^q (1 - p) if p >= k else 0
         w(p)    = 2 p^q (1 - p) if p >= k else 0
@@ -132,7 +136,7 @@ class TruncatedGCE(Curve):
         q: Position between CCE and MAE, in (0, 1].
         k: Probability under which an example is ignored, in (0, 1).
 
-    Example:
+    Examples:
         >>> TruncatedGCE(q=1.0, k=0.5).weight(torch.tensor([0.4, 0.6]))
         tensor([0.0000, 0.4800])
 
@@ -167,11 +171,12 @@ class SL(Curve):
     """Symmetric learning: cross entropy plus reverse cross entropy, with log 0 := A.
 
     Formula:
+
         phi(m)  = -alpha log p - beta A (1 - p)
         phi'(m) = -(1 - p) (alpha - beta A p)
         w(p)    = 2 (1 - p) (alpha - beta A p)
 
-    The reverse term is ``-A/2`` times :class:`MAE`. The paper's settings: alpha = 0.1, beta = 1
+    The reverse term is ``-A/2`` times ``MAE``. The paper's settings: alpha = 0.1, beta = 1
     on CIFAR-10 and alpha = 6, beta = 0.1 on CIFAR-100.
 
     Args:
@@ -179,7 +184,7 @@ class SL(Curve):
         beta: Factor of reverse cross entropy, not negative.
         A: The number that stands for log 0, negative.
 
-    Example:
+    Examples:
         >>> SL(alpha=0.0, beta=0.5, A=-4.0).weight(torch.tensor([0.5]))     # MAE
         tensor([1.])
 
@@ -212,17 +217,18 @@ class Focal(Curve):
     """Focal loss: cross entropy that turns away from examples it already gets right.
 
     Formula:
+
         phi(m)  = -(1 - p)^gamma log p
         phi'(m) = (1 - p)^gamma (gamma p log p - (1 - p))
         w(p)    = 2 (1 - p)^gamma (1 - p - gamma p log(p))
 
     Meant for class imbalance; under label noise it listens to wrong rows even more than
-    :class:`CCE`, which it is at ``gamma = 0``.
+    ``CCE``, which it is at ``gamma = 0``.
 
     Args:
         gamma: Focusing power, not negative.
 
-    Example:
+    Examples:
         >>> Focal(gamma=0.0).weight(torch.tensor([0.25]))
         tensor([1.5000])
 
@@ -253,6 +259,7 @@ class AGCE(Curve):
     """Asymmetric generalised cross entropy.
 
     Formula:
+
         phi(m)  = ((a + 1)^q - (a + p)^q) / q
         phi'(m) = -(a + p)^(q - 1) p (1 - p)
         w(p)    = 2 (a + p)^(q - 1) p (1 - p)
@@ -261,7 +268,7 @@ class AGCE(Curve):
         a: Shift, positive: the larger, the closer to a multiple of MAE.
         q: Power, positive.
 
-    Example:
+    Examples:
         >>> AGCE(a=1.0, q=1.0).weight(torch.tensor([0.5]))      # MAE / 2
         tensor([0.5000])
 
@@ -294,18 +301,19 @@ class ForwardSymmetric(Curve):
     """Forward correction for labels flipped evenly to the other classes.
 
     With ``e = r / (C - 1)``, the probability that a flipped label lands on one given class:
+
         phi(m)  = -log((1 - r) p + e (1 - p))
         phi'(m) = -(1 - r - e) p (1 - p) / ((1 - r) p + e (1 - p))
         w(p)    = 2 (1 - r - e) p (1 - p) / ((1 - r) p + e (1 - p))
 
     It is cross entropy at ``r = 0``. For any other transition matrix see
-    :func:`imae.losses.forward_correction`.
+    ``imae.losses.forward_correction``.
 
     Args:
         rate: Part r of the labels that is wrong, in [0, (C - 1) / C).
         num_classes: Number of classes C, at least 2.
 
-    Example:
+    Examples:
         >>> ForwardSymmetric(rate=0.0, num_classes=10).weight(torch.tensor([0.25]))
         tensor([1.5000])
 

@@ -18,6 +18,7 @@ class Sum(Curve):
     """The sum of two or more curves.
 
     Formula:
+
         phi(m)  = sum of the parts' phi(m)
         phi'(m) = sum of the parts' phi'(m)
         w(p)    = sum of the parts' w(p)
@@ -25,7 +26,7 @@ class Sum(Curve):
     Args:
         parts: The curves to add.
 
-    Example:
+    Examples:
         >>> from imae.curves import CCE, MAE
         >>> Sum((CCE(), MAE())).weight(torch.tensor([0.5]))
         tensor([2.])
@@ -55,6 +56,7 @@ class Scale(Curve):
     It changes the step that the optimiser takes, and not the ratio between two examples.
 
     Formula:
+
         phi(m)  = factor times the curve's phi(m)
         phi'(m) = factor times the curve's phi'(m)
         w(p)    = factor times the curve's w(p)
@@ -63,7 +65,7 @@ class Scale(Curve):
         curve: The curve to scale.
         factor: The constant, not negative.
 
-    Example:
+    Examples:
         >>> from imae.curves import MAE
         >>> Scale(MAE(), 0.5).weight(torch.tensor([0.5]))
         tensor([0.5000])
@@ -91,6 +93,7 @@ class Window(Curve):
     """A curve that listens only to examples whose margin lies in a window.
 
     Formula:
+
         phi(m)  = the curve's phi at min(max(m, low), high)
         phi'(m) = the curve's phi'(m) if low <= m <= high else 0
         w(p)    = the curve's w(p) if low <= logit(p) <= high else 0
@@ -106,7 +109,7 @@ class Window(Curve):
         low: Smallest margin that still counts.
         high: Largest margin that still counts.
 
-    Example:
+    Examples:
         >>> from imae.curves import IMAE
         >>> Window(IMAE(T=8.0), high=4.0).weight(torch.tensor([0.0, 0.5, 1.0]))
         tensor([1.0000, 7.3891, 0.0000])

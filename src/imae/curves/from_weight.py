@@ -17,6 +17,7 @@ class FromWeight(Curve):
     """The loss whose weight is a given function of the label's probability.
 
     Formula:
+
         phi(m)  = -1/2 times the integral of w(sigmoid(t)) from 0 to m
         phi'(m) = -w(p) / 2
         w(p)    = the given function
@@ -29,7 +30,7 @@ class FromWeight(Curve):
         w: Maps probabilities, any shape, to weights of the same shape, none of them negative;
             made of differentiable torch operations.
 
-    Example:
+    Examples:
         >>> flat_top = FromWeight(lambda p: torch.exp(-((p - 0.5) ** 2)))
         >>> flat_top.weight(torch.tensor([0.5]))
         tensor([1.])

@@ -29,7 +29,7 @@ def integrate_from_zero(f: Callable[[Tensor], Tensor], m: Tensor) -> Tensor:
     Returns:
         Integrals, same shape and dtype as ``m``.
 
-    Example:
+    Examples:
         >>> m = torch.tensor([-1.0, 2.0])
         >>> integrate_from_zero(torch.exp, m)           # exp(m) - 1
         tensor([-0.6321,  6.3891])

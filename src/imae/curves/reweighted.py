@@ -30,6 +30,7 @@ class IMAE(Curve):
     """Improved MAE: MAE's order of examples, with a variance of the weight that T sets.
 
     Formula:
+
         phi(m)  = -m/2 - integral from 0 to tanh(m/2) of expm1(T (1 - u^2) / 4) / (1 - u^2) du
         phi'(m) = -exp(T p (1 - p)) / 2
         w(p)    = exp(T p (1 - p))
@@ -38,15 +39,15 @@ class IMAE(Curve):
     weight tends to 1 there and not to 0; the value here is anchored at p = 1/2 instead,
     ``phi(0) = 0``. It is odd in m and may be negative: never select a model by it.
 
-    For the same reason logits can grow without bound under this loss. :class:`Window`,
-    ``normalize="batch"`` and :func:`imae.bound_logits` are the remedies.
+    For the same reason logits can grow without bound under this loss. ``Window``,
+    ``normalize="batch"`` and ``imae.bound_logits`` are the remedies.
 
     Args:
         T: How much the weight varies, in [0, 100]; 0 weighs all alike. The paper takes 8 under
             label noise and 0.5 on clean labels. A 0-d tensor is taken as it is, unchecked, so
             that a schedule can change it without compiling anew.
 
-    Example:
+    Examples:
         >>> IMAE(T=8.0).weight(torch.tensor([0.0, 0.5, 1.0]))
         tensor([1.0000, 7.3891, 1.0000])
 
@@ -84,6 +85,7 @@ class DM(Curve):
     """Derivative manipulation: IMAE's weight with its peak moved.
 
     Formula:
+
         phi(m)  = -1/2 times the integral of w(sigmoid(t)) from 0 to m
         phi'(m) = -exp(beta p^lam (1 - p)) / 2
         w(p)    = exp(beta p^lam (1 - p))
@@ -95,7 +97,7 @@ class DM(Curve):
         beta: How much the weight varies, in [0, 80].
         lam: Position of the peak, positive.
 
-    Example:
+    Examples:
         >>> DM(beta=8.0, lam=1.0).weight(torch.tensor([0.5]))
         tensor([7.3891])
 
@@ -126,6 +128,7 @@ class ICCE(Curve):
     """CCE's order of examples, with a variance of the weight that T sets.
 
     Formula:
+
         phi(m)  = -1/2 times the integral of w(sigmoid(t)) from 0 to m
         phi'(m) = -exp(T (1 - p)) / 2
         w(p)    = exp(T (1 - p))
@@ -136,7 +139,7 @@ class ICCE(Curve):
     Args:
         T: How much the weight varies, in [0, 80]; 0 weighs all alike.
 
-    Example:
+    Examples:
         >>> ICCE(T=2.0).weight(torch.tensor([0.5]))
         tensor([2.7183])
 

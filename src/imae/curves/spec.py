@@ -9,12 +9,12 @@ def parse_curve(text: str) -> Curve:
     """The curve that a text such as ``imae``, ``imae:T=16`` or ``sl:alpha=6,beta=0.1`` names.
 
     Args:
-        text: A name of :data:`imae.curves.CURVES`, then after a colon its parameters.
+        text: A name of ``imae.curves.CURVES``, then after a colon its parameters.
 
     Raises:
         ArgumentError: If the name or a parameter is unknown, or a value is not a number.
 
-    Example:
+    Examples:
         >>> parse_curve("imae:T=16")
         IMAE(T=16.0)
     """

@@ -18,7 +18,7 @@ _SMALL_T = 1e-2
 def mean_weight(curve: Curve) -> float:
     """The mean of w(p) for p spread evenly over [0, 1].
 
-    Example:
+    Examples:
         >>> from imae.curves import MAE
         >>> round(mean_weight(MAE()), 6)                # 2/3
         0.666667
@@ -30,9 +30,9 @@ def mean_weight(curve: Curve) -> float:
 def weight_variance(curve: Curve) -> float:
     """The variance of w(p) for p spread evenly over [0, 1].
 
-    By quadrature, for any curve; :func:`imae_weight_variance` is the closed form for IMAE.
+    By quadrature, for any curve; ``imae_weight_variance`` is the closed form for IMAE.
 
-    Example:
+    Examples:
         >>> from imae.curves import CCE
         >>> round(weight_variance(CCE()), 6)            # 1/3
         0.333333
@@ -48,14 +48,15 @@ def imae_weight_variance(T: float) -> float:
     """The variance of IMAE's weight in closed form.
 
     Formula:
+
         sqrt(pi / (2 T)) exp(T / 2) erf(sqrt(T / 2)) - pi / T exp(T / 2) erf(sqrt(T) / 2)^2
 
     and T^2 / 180 + T^3 / 630 + 19 T^4 / 75600 near 0, where the two terms cancel.
 
     Args:
-        T: The parameter of :class:`imae.curves.IMAE`, in [0, 100].
+        T: The parameter of ``imae.curves.IMAE``, in [0, 100].
 
-    Example:
+    Examples:
         >>> [round(imae_weight_variance(T), 3) for T in (16, 8, 4)]
         [354.113, 4.546, 0.299]
 
@@ -81,7 +82,7 @@ def impact_ratio(curve: Curve, p: float, other: float) -> float:
     Returns:
         ``w(p) / w(other)``; infinite if only the second weighs nothing, NaN if neither weighs.
 
-    Example:
+    Examples:
         >>> from imae.curves import IMAE
         >>> round(impact_ratio(IMAE(T=8.0), 0.5, 1.0), 3)
         7.389

@@ -33,7 +33,7 @@ class ArrayImages(Inputs):
         ArgumentError: If ``pad`` is negative.
         DataError: If the shape, the dtype or the number of channel statistics does not fit.
 
-    Example:
+    Examples:
         >>> images = ArrayImages(np.zeros((5, 1, 8, 8), np.uint8), mean=(0.5,), std=(0.25,))
         >>> images.batch(np.array([0, 3]), generator=torch.Generator().manual_seed(1)).shape
         torch.Size([2, 1, 8, 8])
@@ -114,7 +114,7 @@ def normalise(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
         mean: Mean of every channel, on pixels scaled to [0, 1].
         std: Standard deviation of every channel, on the same scale.
 
-    Example:
+    Examples:
         >>> normalise(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), (0.5,), (0.25,)).item()
         2.0
     """
@@ -138,7 +138,7 @@ def channel_statistics(
     Args:
         pixels: Images, shape (N, C, H, W), uint8.
 
-    Example:
+    Examples:
         >>> channel_statistics(np.array([0, 255], np.uint8).reshape(2, 1, 1, 1))
         ((0.5,), (0.5,))
     """

@@ -23,7 +23,7 @@ def read_npy(path: Path) -> NDArray[Any]:
     Raises:
         DataError: If it is damaged, of another size than it says, or holds Python objects.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "x.npy"
         >>> np.save(path, np.arange(3))

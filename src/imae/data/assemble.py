@@ -114,7 +114,7 @@ def divide(columns: Columns, splits: Sequence[str] | None) -> dict[str, Columns]
 def position_ids(number: int) -> NDArray[np.str_]:
     """Ids of rows that have none of their own: their position, counted from 0.
 
-    Example:
+    Examples:
         >>> position_ids(3).tolist()
         ['0', '1', '2']
     """

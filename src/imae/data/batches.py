@@ -60,7 +60,7 @@ class Batches:
         ArgumentError: If a number is out of its range, there is no batch at all, or the last
             batch would leave a rank without a row.
 
-    Example:
+    Examples:
         >>> from imae.data.table import Table
         >>> table, names = Table(np.eye(3, dtype=np.float32)), np.array(["a", "b", "c"])
         >>> split = Split(table, np.array([0, 1, 0]), names, ("x", "y"))

@@ -54,7 +54,7 @@ class ColumnFile(ABC):
 def narrowed(numbers: NDArray[np.float64]) -> tuple[NDArray[np.float32], int | None]:
     """The numbers as float32, and the first row that is NaN, infinite or too large for it, if any.
 
-    Example:
+    Examples:
         >>> narrowed(np.array([1.0, 1e300]))
         (array([ 1., inf], dtype=float32), 1)
     """

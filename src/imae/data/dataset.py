@@ -111,7 +111,7 @@ def from_dataset(
         ArgumentError: If a data set has no length or no items by index.
         DataError: If a label is missing, out of range or never seen in training.
 
-    Example:
+    Examples:
         >>> from torch.utils.data import TensorDataset
         >>> dataset = TensorDataset(torch.eye(4), torch.tensor([0, 1, 1, 0]))
         >>> from_dataset(dataset).train.labels.tolist()

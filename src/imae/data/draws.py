@@ -16,7 +16,7 @@ def numpy_generator(seed: int, purpose: str, *place: int) -> np.random.Generator
         purpose: What the numbers are for, in words: ``"shuffle"``.
         place: Further numbers that tell streams apart.
 
-    Example:
+    Examples:
         >>> numpy_generator(1, "shuffle", 0).permutation(5).tolist()
         [1, 2, 4, 0, 3]
     """
@@ -44,7 +44,7 @@ def row_draws(
     Returns:
         Shape (len(bounds), B), integers in [0, bound).
 
-    Example:
+    Examples:
         >>> generator = torch_generator(1, "augment", 0)
         >>> row_draws(np.arange(4), [9, 2], generator=generator).shape
         (2, 4)

@@ -16,7 +16,7 @@ def fit_preparation(data: Data) -> Data:
     Features get mean 0 and deviation 1 in training; images in memory get the channel means and
     deviations of the training images. Other inputs come back as they are.
 
-    Example:
+    Examples:
         >>> table = Table(np.array([[1.0], [3.0]], np.float32))
         >>> split = Split(table, np.array([0, 1]), np.array(["a", "b"]), ("x", "y"))
         >>> fit_preparation(Data("pairs", split)).train.inputs.values.ravel().tolist()

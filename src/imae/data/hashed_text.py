@@ -89,7 +89,7 @@ def hash_text(texts: Sequence[str], *, num_features: int = NUM_FEATURES) -> Hash
         texts: The texts, N of them.
         num_features: Number of features F.
 
-    Example:
+    Examples:
         >>> hash_text(["good film", "bad film"]).shape
         (8192,)
 

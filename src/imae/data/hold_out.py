@@ -22,7 +22,7 @@ def hold_out(split: Split, fraction: float, seed: int) -> tuple[Split, Split]:
     Raises:
         ArgumentError: If the fraction is outside (0, 1), or leaves either part without a row.
 
-    Example:
+    Examples:
         >>> from imae.data.table import Table
         >>> labels, names = np.repeat([0, 1], 10), np.arange(20).astype(str)
         >>> split = Split(Table(np.zeros((20, 1), np.float32)), labels, names, ("x", "y"))

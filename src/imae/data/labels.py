@@ -49,7 +49,7 @@ def encode_labels(
         DataError: If a label is missing, no whole number or name, negative, not one of the classes,
             or there are fewer than two classes.
 
-    Example:
+    Examples:
         >>> ids = np.array(["a", "b", "c"])
         >>> encode_labels([LabelColumn("pets.csv", ids, ["dog", "cat", "dog"])], [])
         ([array([1, 0, 1])], ('cat', 'dog'))

@@ -80,7 +80,7 @@ def load(
         ArgumentError: If an option is not taken.
         DataError: If there is no such set and no such path, or the data cannot be used.
 
-    Example:
+    Examples:
         >>> load("digits").num_classes
         10
     """

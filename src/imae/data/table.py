@@ -24,7 +24,7 @@ class Table(Inputs):
     Raises:
         DataError: If the shape or dtype is another, or a value is NaN or infinite.
 
-    Example:
+    Examples:
         >>> table = Table(np.eye(3, dtype=np.float32))
         >>> table.batch(np.array([2]), generator=None)
         tensor([[0., 0., 1.]])

@@ -12,6 +12,7 @@ def bound_logits(logits: Tensor, norm: float) -> Tensor:
     """Logits rescaled so that no vector of them is longer than ``norm``.
 
     Formula:
+
         z min(1, norm / ||z||_2)
 
     Directions are kept: single logits are never cut. It bounds every margin by about twice the
@@ -29,7 +30,7 @@ def bound_logits(logits: Tensor, norm: float) -> Tensor:
     Raises:
         ArgumentError: If ``norm`` is not positive.
 
-    Example:
+    Examples:
         >>> bound_logits(torch.tensor([[6.0, 8.0], [0.3, 0.4]]), norm=5.0)
         tensor([[3.0000, 4.0000], [0.3000, 0.4000]])
     """

@@ -33,9 +33,10 @@ def curve_loss(
     label_smoothing: float = 0.0,
     normalize: str | None = None,
 ) -> Tensor:
-    """The loss of a curve, with the arguments of :func:`torch.nn.functional.cross_entropy`.
+    """The loss of a curve, with the arguments of ``torch.nn.functional.cross_entropy``.
 
     Formula, with m the margin of the label and v its class weight:
+
         l_n = v_{y_n} phi(m_n)
         mean = sum_n l_n / sum_n v_{y_n} over rows not ignored
 
@@ -51,7 +52,7 @@ def curve_loss(
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
         target: Classes, shape (), (N) or (N, d1, ..., dK), int64 or uint8 in [0, C); or
             probabilities, shape of ``logits``.
-        curve: The loss, from :mod:`imae.curves`.
+        curve: The loss, from ``imae.curves``.
         weight: Factor of each class, shape (C).
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
@@ -68,7 +69,7 @@ def curve_loss(
         ValueError: If ``reduction`` or ``normalize`` is unknown or batch sizes differ.
         RuntimeError: If a shape or dtype is not one that cross entropy takes.
 
-    Example:
+    Examples:
         >>> from imae.curves import IMAE
         >>> logits = torch.tensor([[60.0, 0.0, 0.0]], requires_grad=True)
         >>> curve_loss(logits, torch.tensor([0]), IMAE(T=8.0)).backward()

@@ -29,6 +29,7 @@ def label_smoothing_loss(
     """Cross entropy with labels smoothed towards the uniform distribution.
 
     Formula, with e the smoothing:
+
         -(1 - e) log p_y - e / C sum_k log p_k
 
     It is ``torch.nn.functional.cross_entropy(..., label_smoothing=e)`` under the name by which
@@ -36,7 +37,7 @@ def label_smoothing_loss(
 
     Args:
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
-        target: Classes or probabilities, as for :func:`imae.curve_loss`.
+        target: Classes or probabilities, as for ``imae.curve_loss``.
         smoothing: Part of the label spread evenly over all classes, in [0, 1].
         weight: Factor of each class, shape (C).
         ignore_index: Class whose rows do not count.
@@ -45,7 +46,7 @@ def label_smoothing_loss(
     Returns:
         A scalar, or with ``reduction="none"`` the shape of the class targets.
 
-    Example:
+    Examples:
         >>> label_smoothing_loss(torch.zeros(1, 4), torch.tensor([0]))
         tensor(1.3863)
 
@@ -76,6 +77,7 @@ def bootstrap_loss(
     """Cross entropy against a mixture of the label and the network's own prediction.
 
     Formula, with t the one-hot label:
+
         soft: -sum_k (beta t_k + (1 - beta) p_k) log p_k, differentiated through p_k too
         hard: -sum_k (beta t_k + (1 - beta) [k = argmax p]) log p_k
 
@@ -83,7 +85,7 @@ def bootstrap_loss(
 
     Args:
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
-        target: Classes, as for :func:`imae.curve_loss`.
+        target: Classes, as for ``imae.curve_loss``.
         beta: Trust in the label, in [0, 1].
         hard: Whether the prediction enters as its most likely class.
         weight: Factor of each class of the label, shape (C).
@@ -93,7 +95,7 @@ def bootstrap_loss(
     Returns:
         A scalar, or with ``reduction="none"`` the shape of ``target``.
 
-    Example:
+    Examples:
         >>> bootstrap_loss(torch.zeros(1, 4), torch.tensor([0]))
         tensor(1.3863)
 
@@ -127,11 +129,12 @@ def forward_correction(
     """Cross entropy of the noisy label that the network and the noise together predict.
 
     Formula:
+
         -log sum_i p_i transition[i, y]
 
     Args:
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
-        target: Classes, as for :func:`imae.curve_loss`.
+        target: Classes, as for ``imae.curve_loss``.
         transition: Probability of given label j where the true one is i, at [i, j]; shape
             (C, C), rows that sum to 1.
         weight: Factor of each class, shape (C).
@@ -144,7 +147,7 @@ def forward_correction(
     Raises:
         ArgumentError: If ``transition`` is not a square matrix of probabilities.
 
-    Example:
+    Examples:
         >>> forward_correction(torch.zeros(1, 4), torch.tensor([0]), torch.eye(4))
         tensor(1.3863)
 
@@ -174,11 +177,12 @@ def backward_correction(
     """Cross entropy made unbiased by the inverse of the noise; it may be negative.
 
     Formula:
+
         -sum_j inverse(transition)[y, j] log p_j
 
     Args:
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
-        target: Classes, as for :func:`imae.curve_loss`.
+        target: Classes, as for ``imae.curve_loss``.
         transition: Probability of given label j where the true one is i, at [i, j]; shape
             (C, C), rows that sum to 1, invertible.
         weight: Factor of each class, shape (C).
@@ -192,7 +196,7 @@ def backward_correction(
         ArgumentError: If ``transition`` is not a square matrix of probabilities or has no
             inverse.
 
-    Example:
+    Examples:
         >>> backward_correction(torch.zeros(1, 4), torch.tensor([0]), torch.eye(4))
         tensor(1.3863)
 
@@ -226,6 +230,7 @@ def normalized_cross_entropy(
     """Cross entropy divided by its sum over all labels, alone or with a passive loss.
 
     Formula:
+
         scale log p_y / sum_k log p_k + phi(m), phi the passive curve
 
     The active-passive pairs of the paper are ``passive=MAE()`` and, for reverse cross entropy
@@ -233,7 +238,7 @@ def normalized_cross_entropy(
 
     Args:
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
-        target: Classes, as for :func:`imae.curve_loss`.
+        target: Classes, as for ``imae.curve_loss``.
         scale: Factor of the normalised cross entropy, not negative.
         passive: Curve to add; None for none.
         weight: Factor of each class, shape (C).
@@ -243,7 +248,7 @@ def normalized_cross_entropy(
     Returns:
         A scalar, or with ``reduction="none"`` the shape of ``target``.
 
-    Example:
+    Examples:
         >>> normalized_cross_entropy(torch.zeros(1, 4), torch.tensor([0]))
         tensor(0.2500)
 
@@ -268,13 +273,14 @@ def reverse_cross_entropy(*, A: float = -4.0, factor: float = 1.0) -> Curve:  # 
     """The curve of cross entropy with label and prediction exchanged, a multiple of MAE.
 
     Formula:
+
         phi(m) = -factor A (1 - p)
 
     Args:
         A: The number that stands for log 0, negative.
         factor: Factor of the loss, not negative.
 
-    Example:
+    Examples:
         >>> reverse_cross_entropy(A=-4.0).weight(torch.tensor([0.5]))
         tensor([2.])
 

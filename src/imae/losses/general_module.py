@@ -31,7 +31,7 @@ class _DistributionLoss(nn.Module):
 
 
 class LabelSmoothingLoss(_DistributionLoss):
-    """Smoothed cross entropy; see :func:`imae.losses.label_smoothing_loss`."""
+    """Smoothed cross entropy; see ``imae.losses.label_smoothing_loss``."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LabelSmoothingLoss(_DistributionLoss):
 
 
 class BootstrapLoss(_DistributionLoss):
-    """Bootstrapped cross entropy; see :func:`imae.losses.bootstrap_loss`."""
+    """Bootstrapped cross entropy; see ``imae.losses.bootstrap_loss``."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class BootstrapLoss(_DistributionLoss):
 class CorrectedLoss(_DistributionLoss):
     """Cross entropy corrected by a transition matrix, which moves with the module.
 
-    See :func:`imae.losses.forward_correction` and :func:`imae.losses.backward_correction`.
+    See ``imae.losses.forward_correction`` and ``imae.losses.backward_correction``.
 
     Args:
         transition: Probability of given label j where the true one is i, at [i, j]; shape (C, C).
@@ -128,7 +128,7 @@ class CorrectedLoss(_DistributionLoss):
 class NormalizedCELoss(_DistributionLoss):
     """Normalised cross entropy, alone or with a passive curve.
 
-    See :func:`imae.losses.normalized_cross_entropy`.
+    See ``imae.losses.normalized_cross_entropy``.
     """
 
     def __init__(

@@ -59,6 +59,8 @@ class _CurveLoss(torch.autograd.Function):
         normalize: bool,
         total: bool,
     ) -> Tensor:
+        index = index.unsqueeze(1)
+        scale = scale.unsqueeze(1) if isinstance(scale, Tensor) else scale
         buffer, m, sums, is_finite = exp_of_others(logits, index)
         slope, value = curve.slope(m), _value(m, curve)
         if not is_finite:
@@ -67,19 +69,19 @@ class _CurveLoss(torch.autograd.Function):
                 per_row.masked_fill_(certain, filler)
         if normalize:
             scale = scale / batch_weight(-2 * slope, scale)
-        on_label = slope.mul_(scale)
-        finish_gradient(buffer, index, on_label, sums)
+        finish_gradient(buffer, index, slope.mul_(scale), sums)
         ctx.save_for_backward(logits, index, buffer)
         ctx.scale, ctx.curve, ctx.total = scale, curve, total
         losses = value.mul_(scale)
-        return losses.sum() if total else losses
+        return losses.sum() if total else losses.squeeze(1)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         logits, index, buffer = ctx.saved_tensors
         if torch.is_grad_enabled():  # the caller will differentiate again
-            losses = value_at_margin(margin(precise(logits), index), ctx.curve) * ctx.scale
-            losses = losses.sum() if ctx.total else losses
+            m = margin(precise(logits), index.squeeze(1)).unsqueeze(1)
+            losses = value_at_margin(m, ctx.curve) * ctx.scale
+            losses = losses.sum() if ctx.total else losses.squeeze(1)
             (result,) = torch.autograd.grad(losses, logits, gradient, create_graph=True)
         elif not ctx.total:
             result = (buffer * gradient.unsqueeze(1)).to(logits.dtype)
@@ -95,16 +97,15 @@ def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor
 
     Args:
         logits: Shape (N, C) or (N, C, D), any float dtype.
-        index: Labels, shape (N,) or (N, D), int64 in [0, C).
+        index: Labels, shape (N, 1) or (N, 1, D), int64 in [0, C).
 
     Returns:
         ``exp(z_j - max)`` with 0 at the label, shape and dtype of ``logits``; the margins and the
         sums of the first over the classes, shape of ``index``, float32 or float64; and whether
         the margins are known to be finite (on an accelerator no: to look would be to wait).
     """
-    index = index.unsqueeze(1)
-    own = precise(logits.gather(1, index)).squeeze(1)
-    step = max(1, _PIECE // max(1, logits[:1].numel()))
+    own = precise(logits.gather(1, index))
+    step = max(1, _PIECE * len(logits) // max(1, logits.numel()))
     if len(logits) <= step:
         buffer = logits.scatter(1, index, -math.inf)
         largest, sums = _exp_in_place(buffer)
@@ -115,24 +116,24 @@ def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor
             _exp_in_place(out.copy_(piece).scatter_(1, at, -math.inf)) for piece, at, out in pieces
         ]
         largest, sums = (torch.cat(part) for part in zip(*parts, strict=True))
-    m = own.sub_(largest).sub_(sums.log())
+    m = own - largest - sums.log()
     is_finite = m.device.type == "cpu" and math.isfinite(m.sum().item())
     if not is_finite:
-        m.masked_fill_(logits.gather(1, index).squeeze(1) == math.inf, math.nan)
+        m.masked_fill_(own == math.inf, math.nan)
     return buffer, m, sums, is_finite
 
 
 def finish_gradient(buffer: Tensor, index: Tensor, on_label: Tensor, sums: Tensor) -> None:
-    """Turns the result of :func:`exp_of_others` into the gradient, in place.
+    """Turns the result of ``exp_of_others`` into the gradient, in place.
 
     Args:
         buffer: As returned, shape (N, C) or (N, C, D).
-        index: Labels, shape (N,) or (N, D).
+        index: Labels, shape (N, 1) or (N, 1, D).
         on_label: Gradient on the label's logit, shape of ``index``.
-        sums: As returned, shape of ``index``, nowhere 0.
+        sums: As returned, nowhere 0.
     """
-    buffer.mul_(on_label.div(sums).neg_().unsqueeze(1))
-    buffer.scatter_(1, index.unsqueeze(1), on_label.to(buffer.dtype).unsqueeze(1))
+    buffer.mul_(on_label.div(sums).neg_())
+    buffer.scatter_(1, index, on_label.to(buffer.dtype))
 
 
 def _exp_in_place(masked: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,15 +141,14 @@ def _exp_in_place(masked: Tensor) -> tuple[Tensor, Tensor]:
     work = precise(masked)  # the same tensor unless the logits are of half precision
     # With no finite logit among the others the largest is -inf, and -inf - -inf is NaN.
     largest = work.amax(1, keepdim=True).clamp_(min=torch.finfo(work.dtype).min)
-    sums = work.sub_(largest).mul_(_LOG2_E).exp2_().sum(1)
+    sums = work.sub_(largest).mul_(_LOG2_E).exp2_().sum(1, keepdim=True)
     if work is not masked:
         masked.copy_(work)
-    return largest.squeeze(1), sums
+    return largest, sums
 
 
 def _value(m: Tensor, curve: Curve) -> Tensor:
     if m.numel() <= _VALUE_ROWS:
         return curve.value(m)
-    return torch.cat([curve.value(part) for part in torch.split(m.flatten(), _VALUE_ROWS)]).view_as(
-        m
-    )
+    parts = [curve.value(part) for part in torch.split(m.flatten(), _VALUE_ROWS)]
+    return torch.cat(parts).view_as(m)

@@ -41,12 +41,12 @@ def linear_curve_loss(
         features: Inputs of the classifier, shape (N, E) or (d1, ..., dK, E), any float dtype.
         class_weight: Matrix of the classifier, shape (C, E).
         target: Classes, shape (N) or (d1, ..., dK), int64 or uint8 in [0, C).
-        curve: The loss, from :mod:`imae.curves`.
+        curve: The loss, from ``imae.curves``.
         bias: Bias of the classifier, shape (C).
         weight: Factor of each class, shape (C).
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
-        normalize: "batch" divides by the batch's mean weight, as in :func:`imae.curve_loss`.
+        normalize: "batch" divides by the batch's mean weight, as in ``imae.curve_loss``.
 
     Returns:
         A scalar, or with ``reduction="none"`` the shape of ``target``.
@@ -55,7 +55,7 @@ def linear_curve_loss(
         ArgumentError: If the shapes do not fit together.
         IndexError: If a class is out of range.
 
-    Example:
+    Examples:
         >>> from imae.curves import CCE
         >>> features, classifier = torch.zeros(2, 3), torch.ones(5, 3)
         >>> linear_curve_loss(features, classifier, torch.tensor([0, 4]), CCE())    # log 5
@@ -168,14 +168,16 @@ def _sweep(
     for start in range(0, len(features), step):
         rows = slice(start, start + step)
         logits = linear(features[rows], class_weight, bias)
-        buffer, m, sums, _ = exp_of_others(logits, index[rows])
+        labels, factor = index[rows].unsqueeze(1), scale[rows].unsqueeze(1)
+        buffer, m, sums, _ = exp_of_others(logits, labels)
         certain = m == torch.inf
         slope = curve.slope(m).masked_fill_(certain, 0)
-        losses[rows] = curve.value(m).masked_fill_(certain, 0).masked_fill_(scale[rows] == 0, 0)
-        weights[rows] = -2 * slope
+        value = curve.value(m).masked_fill_(certain | (factor == 0), 0)
+        losses[rows] = value.squeeze(1)
+        weights[rows] = -2 * slope.squeeze(1)
         if not wanted:
             continue
-        finish_gradient(buffer, index[rows], slope * scale[rows], sums.masked_fill_(certain, 1))
+        finish_gradient(buffer, labels, slope * factor, sums.masked_fill_(certain, 1))
         assert on_features is not None
         assert on_classes is not None
         on_features[rows] = buffer @ class_weight

@@ -14,6 +14,7 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     """Log-odds of the given label.
 
     Formula:
+
         m = z_y - logsumexp_{j != y} z_j, so that p_y = sigmoid(m)
 
     Computed from the other logits alone, so it stays exact where the probability rounds to 1.
@@ -26,7 +27,7 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
         Margins, shape of ``target``, dtype of ``logits``: +inf where no other class has a
         finite logit (as with one class), NaN where a logit is NaN or +inf.
 
-    Example:
+    Examples:
         >>> margin(torch.tensor([[20.0, 0.0, 0.0]]), torch.tensor([0]))
         tensor([19.3069])
     """
@@ -51,7 +52,7 @@ def margins(logits: Tensor) -> Tensor:
     Returns:
         Margins, shape and dtype of ``logits``.
 
-    Example:
+    Examples:
         >>> margins(torch.tensor([[0.0, 0.0]]))
         tensor([[0., 0.]])
     """
@@ -108,7 +109,7 @@ def value_at_margin(m: Tensor, curve: Curve) -> Tensor:
     Returns:
         Losses, same shape and dtype.
 
-    Example:
+    Examples:
         >>> from imae.curves import IMAE
         >>> value_at_margin(torch.tensor([0.0, float("inf")]), IMAE(T=8.0))
         tensor([-0., 0.])

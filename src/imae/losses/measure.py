@@ -18,6 +18,7 @@ def weight_curve(
     """The weight that a loss gives to an example, as a function of its label's probability.
 
     Formula:
+
         w(p) = ||dL/dz||_1 at logits z whose softmax is p at the label and even elsewhere
 
     For a loss that depends on the label's probability alone this is its whole weight curve; for
@@ -35,7 +36,7 @@ def weight_curve(
     Raises:
         ArgumentError: If a probability is not strictly between 0 and 1.
 
-    Example:
+    Examples:
         >>> import torch.nn.functional as F
         >>> p, w = weight_curve(F.cross_entropy, torch.tensor([0.25, 0.5]))
         >>> w                                           # 2 (1 - p)

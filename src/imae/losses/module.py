@@ -15,7 +15,7 @@ from imae.losses.labels import REDUCTIONS
 
 
 class LossOptions(TypedDict, total=False):
-    """Keywords that every loss module takes; see :func:`imae.curve_loss` for their meaning."""
+    """Keywords that every loss module takes; see ``imae.curve_loss`` for their meaning."""
 
     weight: Tensor | None
     ignore_index: int
@@ -28,14 +28,14 @@ class CurveLoss(nn.Module):
     """The loss of any curve, called like ``torch.nn.CrossEntropyLoss()``.
 
     Args:
-        curve: The loss, from :mod:`imae.curves`.
+        curve: The loss, from ``imae.curves``.
         weight: Factor of each class, shape (C); a buffer, so it moves with the module.
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
         label_smoothing: Part of the label spread evenly over all classes, in [0, 1].
         normalize: "batch" divides by the batch's mean weight; None leaves it.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from imae.curves import IMAE, Window
         >>> criterion = CurveLoss(Window(IMAE(T=8.0), high=16.0), normalize="batch")
@@ -86,14 +86,14 @@ class CurveLoss(nn.Module):
 
 
 class CCELoss(CurveLoss):
-    """Cross entropy; see :class:`imae.curves.CCE`."""
+    """Cross entropy; see ``imae.curves.CCE``."""
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
         super().__init__(CCE(), **options)
 
 
 class MAELoss(CurveLoss):
-    """Mean absolute error; see :class:`imae.curves.MAE`."""
+    """Mean absolute error; see ``imae.curves.MAE``."""
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
         super().__init__(MAE(), **options)
@@ -107,9 +107,9 @@ class DFTLoss(CurveLoss):
 
 
 class IMAELoss(CurveLoss):
-    """Improved MAE as printed in the paper; see :class:`imae.curves.IMAE`.
+    """Improved MAE as printed in the paper; see ``imae.curves.IMAE``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> criterion = IMAELoss(T=8.0)
         >>> float(criterion(torch.zeros(1, 2), torch.tensor([0])))
@@ -121,21 +121,21 @@ class IMAELoss(CurveLoss):
 
 
 class GCELoss(CurveLoss):
-    """Generalised cross entropy; see :class:`imae.curves.GCE`."""
+    """Generalised cross entropy; see ``imae.curves.GCE``."""
 
     def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
         super().__init__(GCE(q), **options)
 
 
 class TruncatedGCELoss(CurveLoss):
-    """Truncated generalised cross entropy; see :class:`imae.curves.TruncatedGCE`."""
+    """Truncated generalised cross entropy; see ``imae.curves.TruncatedGCE``."""
 
     def __init__(self, q: float = 0.7, k: float = 0.5, **options: Unpack[LossOptions]) -> None:
         super().__init__(TruncatedGCE(q, k), **options)
 
 
 class SLLoss(CurveLoss):
-    """Symmetric learning; see :class:`imae.curves.SL`."""
+    """Symmetric learning; see ``imae.curves.SL``."""
 
     def __init__(
         self,
@@ -148,35 +148,35 @@ class SLLoss(CurveLoss):
 
 
 class FocalLoss(CurveLoss):
-    """Focal loss; see :class:`imae.curves.Focal`."""
+    """Focal loss; see ``imae.curves.Focal``."""
 
     def __init__(self, gamma: float = 2.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(Focal(gamma), **options)
 
 
 class AGCELoss(CurveLoss):
-    """Asymmetric generalised cross entropy; see :class:`imae.curves.AGCE`."""
+    """Asymmetric generalised cross entropy; see ``imae.curves.AGCE``."""
 
     def __init__(self, a: float = 0.6, q: float = 0.6, **options: Unpack[LossOptions]) -> None:
         super().__init__(AGCE(a, q), **options)
 
 
 class DMLoss(CurveLoss):
-    """Derivative manipulation; see :class:`imae.curves.DM`."""
+    """Derivative manipulation; see ``imae.curves.DM``."""
 
     def __init__(self, beta: float = 8.0, lam: float = 0.5, **options: Unpack[LossOptions]) -> None:
         super().__init__(DM(beta, lam), **options)
 
 
 class ICCELoss(CurveLoss):
-    """Cross entropy with a steerable variance; see :class:`imae.curves.ICCE`."""
+    """Cross entropy with a steerable variance; see ``imae.curves.ICCE``."""
 
     def __init__(self, T: float = 2.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(ICCE(T), **options)
 
 
 class ForwardSymmetricLoss(CurveLoss):
-    """Forward correction for even noise; see :class:`imae.curves.ForwardSymmetric`."""
+    """Forward correction for even noise; see ``imae.curves.ForwardSymmetric``."""
 
     def __init__(self, rate: float, num_classes: int, **options: Unpack[LossOptions]) -> None:
         super().__init__(ForwardSymmetric(rate, num_classes), **options)

@@ -52,7 +52,7 @@ class BNInception(Network):
     Raises:
         ArgumentError: If a number is not positive.
 
-    Example:
+    Examples:
         >>> BNInception(num_classes=625).eval().features(torch.zeros(1, 3, 64, 64)).shape
         torch.Size([1, 1024])
 

@@ -103,7 +103,7 @@ def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Netw
         ArgumentError: If the name is unknown, the network takes no such option, or the function
             is not found or returns no module.
 
-    Example:
+    Examples:
         >>> network = build("resnet20", num_classes=10, seed=1)
         >>> network(torch.zeros(2, 3, 32, 32)).shape
         torch.Size([2, 10])
@@ -132,7 +132,7 @@ def input_options(name: str, input_shape: Sequence[int]) -> dict[str, int]:
     Raises:
         ArgumentError: If the network does not take inputs of this shape.
 
-    Example:
+    Examples:
         >>> input_options("small_cnn", (1, 8, 8)), input_options("mlp", (1, 8, 8))
         ({'in_channels': 1}, {'in_features': 64})
     """

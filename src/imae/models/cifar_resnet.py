@@ -27,7 +27,7 @@ class CIFARResNet(Network):
     Raises:
         ArgumentError: If the depth is not 6n + 2, or a number is not positive.
 
-    Example:
+    Examples:
         >>> import torch
         >>> CIFARResNet(depth=20, num_classes=10).features(torch.zeros(2, 3, 32, 32)).shape
         torch.Size([2, 64])

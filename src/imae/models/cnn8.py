@@ -24,7 +24,7 @@ class CNN8(Network):
     Raises:
         ArgumentError: If a number is too small.
 
-    Example:
+    Examples:
         >>> import torch
         >>> CNN8(num_classes=10).eval().features(torch.zeros(2, 3, 32, 32)).shape
         torch.Size([2, 256])

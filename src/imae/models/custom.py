@@ -23,7 +23,7 @@ class CustomNetwork(Network):
         module: Takes a batch and returns logits, shape (N, C).
         num_classes: Number of classes C.
 
-    Example:
+    Examples:
         >>> import torch
         >>> body = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
         >>> CustomNetwork(body, num_classes=3).features(torch.zeros(2, 2, 2)).shape
@@ -101,7 +101,7 @@ def build_custom(path: str, *, num_classes: int, **options: Any) -> Network:
         ArgumentError: If the function is not found, does not take these keywords or returns no
             module.
 
-    Example:
+    Examples:
         >>> network = build_custom("imae.models.small:MLP", num_classes=3, in_features=4)
         >>> network.classifier
         Linear(in_features=256, out_features=3, bias=True)

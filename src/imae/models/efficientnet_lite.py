@@ -50,7 +50,7 @@ class EfficientNetLite(Network):
     Raises:
         ArgumentError: If the size is another, or a number is not positive.
 
-    Example:
+    Examples:
         >>> import torch
         >>> EfficientNetLite(size=0).eval().features(torch.zeros(1, 3, 64, 64)).shape
         torch.Size([1, 1280])

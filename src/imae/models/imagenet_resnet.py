@@ -27,7 +27,7 @@ class ResNet50(Network):
     Raises:
         ArgumentError: If a number is not positive.
 
-    Example:
+    Examples:
         >>> import torch
         >>> ResNet50(num_classes=14).eval().features(torch.zeros(1, 3, 64, 64)).shape
         torch.Size([1, 2048])

@@ -12,7 +12,7 @@ def he_normal(network: nn.Module) -> None:
     Args:
         network: Changed in place.
 
-    Example:
+    Examples:
         >>> layer = nn.Conv2d(64, 128, kernel_size=3)
         >>> he_normal(layer)
         >>> round(layer.weight.detach().var().item() * 64 * 9, 1)

@@ -13,7 +13,7 @@ class Network(nn.Module, ABC):
     is one pass. Networks hold no dropout: the same weights and the same batch give the same
     numbers, and no random number is drawn outside of the start weights.
 
-    Example:
+    Examples:
         >>> import torch
         >>> class Probe(Network):
         ...     def __init__(self):

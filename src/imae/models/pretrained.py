@@ -31,7 +31,7 @@ class PublishedInput:
     def normalise(self, pixels: Tensor) -> Tensor:
         """Network input, float32, shape (N, 3, H, W), from red-green-blue pixels of 0 to 255.
 
-        Example:
+        Examples:
             >>> pixels = torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)
             >>> PUBLISHED_INPUTS["efficientnet_lite0"].normalise(pixels).flatten()
             tensor([1., 1., 1.])
@@ -78,7 +78,7 @@ def pretrained_weights(name: str) -> Path:
         MissingExtraError: If the package is not installed; the message says how to install it.
         DataError: If the package holds another file than the published one.
 
-    Example:
+    Examples:
         >>> pretrained_weights("resnet20")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         imae.errors.ArgumentError: name must be one of efficientnet_lite0, ... got 'resnet20'

@@ -22,7 +22,7 @@ class SmallCNN(Network):
     Raises:
         ArgumentError: If a number is not positive.
 
-    Example:
+    Examples:
         >>> import torch
         >>> SmallCNN(num_classes=10).eval().features(torch.zeros(2, 1, 8, 8)).shape
         torch.Size([2, 64])
@@ -66,7 +66,7 @@ class MLP(Network):
     Raises:
         ArgumentError: If a number is not positive.
 
-    Example:
+    Examples:
         >>> import torch
         >>> MLP(num_classes=3, in_features=4).features(torch.zeros(2, 4)).shape
         torch.Size([2, 256])

@@ -44,7 +44,7 @@ class WeightsReport:
         unexpected: Names in the file that the network lacks.
         mismatched: Tensors of another shape; they keep their start values.
 
-    Example:
+    Examples:
         >>> print(WeightsReport("net.pth", ("conv.weight",), ("fc.bias",), (), ()))
         net.pth: 1 of 2 tensors loaded; not in the file: fc.bias
     """
@@ -86,7 +86,7 @@ def load_weights(network: nn.Module, path: str | os.PathLike[str]) -> WeightsRep
         DataError: If the file cannot be read, is damaged, holds code, or if nothing in it fits.
         MissingExtraError: If it is a safetensors file and safetensors is not installed.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp()) / "old.pth"
         >>> torch.save(nn.Linear(4, 10).state_dict(), file)

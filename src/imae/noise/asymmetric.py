@@ -57,7 +57,7 @@ def pairs(
         ArgumentError: If the rate, a label or a class is out of range, or the mapping is empty
             or takes a class to itself.
 
-    Example:
+    Examples:
         >>> noisy = pairs(
         ...     [0, 0, 1, 2], rate=0.5, mapping={0: 2}, num_classes=3, seed=1, exact=True
         ... )
@@ -88,7 +88,7 @@ def cifar10_asymmetric(
     Raises:
         ArgumentError: If the rate or a label is out of range.
 
-    Example:
+    Examples:
         >>> noisy = cifar10_asymmetric([9, 2, 0], rate=0.4, seed=1)
         >>> float(noisy.transition[9, 1])
         0.4
@@ -135,7 +135,7 @@ def cifar100_asymmetric(
     Raises:
         ArgumentError: If the rate or a label is out of range, or a superclass has one class.
 
-    Example:
+    Examples:
         >>> noisy = cifar100_asymmetric(range(100), rate=0.4, seed=1)
         >>> int((noisy.transition.diagonal() < 1).sum())     # 20 superclasses, two classes each
         40

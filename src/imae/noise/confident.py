@@ -22,7 +22,7 @@ def confident_classes(
     Returns:
         Classes, shape (N,), meaningless where not confident; and the mask, shape (N,).
 
-    Example:
+    Examples:
         >>> probabilities = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.5, 0.5]])
         >>> confident_classes(probabilities, np.array([0, 1, 1, 0]))
         (array([0, 0, 1, 0]), array([ True,  True,  True, False]))
@@ -50,7 +50,7 @@ def as_probabilities(probabilities: ArrayOrTensor) -> NDArray[np.floating]:
         ArgumentError: If they are not of shape (N, C) with two classes or more, or a row has an
             entry below zero or does not sum to one within 1e-2 (what half precision keeps).
 
-    Example:
+    Examples:
         >>> as_probabilities([[0.5, 0.5]])
         array([[0.5, 0.5]])
     """

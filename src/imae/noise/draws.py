@@ -16,7 +16,7 @@ def seeded(seed: int) -> np.random.Generator:
     Raises:
         ArgumentError: If the seed is not a non-negative integer.
 
-    Example:
+    Examples:
         >>> seeded(1).random() == seeded(1).random()
         True
     """
@@ -40,7 +40,7 @@ def choose_rows(
     Returns:
         Mask of the chosen rows, shape (N,).
 
-    Example:
+    Examples:
         >>> rows = choose_rows(np.ones(10, dtype=bool), seeded(1), rate=0.3, exact=True)
         >>> int(rows.sum())
         3
@@ -67,7 +67,7 @@ def draw_by_class(
     Returns:
         Classes, shape (N,); never one of probability zero.
 
-    Example:
+    Examples:
         >>> swap = np.array([[0.0, 1.0], [1.0, 0.0]])
         >>> draw_by_class(np.array([0, 1, 1]), swap, seeded(1))
         array([1, 0, 0])
@@ -92,7 +92,7 @@ def draw_by_row(
     Returns:
         Classes, shape (N,); never one of probability zero.
 
-    Example:
+    Examples:
         >>> draw_by_row(np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([0.4, 0.6]))
         array([0, 1])
     """

@@ -33,7 +33,7 @@ def estimate_transition(probabilities: ArrayOrTensor, labels: ArrayOrTensor) -> 
     Raises:
         ArgumentError: If the arrays do not fit together.
 
-    Example:
+    Examples:
         >>> probabilities = [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.1]]
         >>> estimate_transition(probabilities, [0, 0, 1, 1])
         array([[0.66666667, 0.33333333],
@@ -74,7 +74,7 @@ def estimate_transition_from_anchors(
     Raises:
         ArgumentError: If the probabilities or the quantile are out of range.
 
-    Example:
+    Examples:
         >>> probabilities = [[0.8, 0.2], [0.5, 0.5], [0.3, 0.7]]
         >>> estimate_transition_from_anchors(probabilities, quantile=1.0)
         array([[0.8, 0.2],
@@ -132,7 +132,7 @@ def estimate_noise_rate(
     Raises:
         ArgumentError: If the arrays do not fit together, or a value is out of range.
 
-    Example:
+    Examples:
         >>> probabilities = [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.1]] * 50
         >>> estimate = estimate_noise_rate(probabilities, [0, 0, 1, 1] * 50, seed=1)
         >>> estimate.rate, estimate.low < 0.25 < estimate.high

@@ -41,7 +41,7 @@ def instance_dependent(
     Raises:
         ArgumentError: If the rate or a label is out of range, or the features do not fit.
 
-    Example:
+    Examples:
         >>> features = np.eye(4)[[0, 1, 2, 3] * 50]
         >>> noisy = instance_dependent(
         ...     [0, 1] * 100, features=features, rate=0.4, num_classes=2, seed=1

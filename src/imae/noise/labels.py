@@ -26,7 +26,7 @@ class NoisyLabels:
         rate: The rate that was asked for; `realised_rate` is what came out.
         seed: Seed of every draw.
 
-    Example:
+    Examples:
         >>> from imae.noise import symmetric
         >>> noisy = symmetric([0, 1, 2, 0, 1, 2], rate=0.5, num_classes=3, seed=0, exact=True)
         >>> int(noisy.is_flipped.sum())
@@ -56,7 +56,7 @@ def as_labels(labels: ArrayOrTensor, *, num_classes: int) -> NDArray[np.int64]:
     Raises:
         ArgumentError: If there are no labels, or one is not an integer in [0, C).
 
-    Example:
+    Examples:
         >>> as_labels([2, 0, 1], num_classes=3)
         array([2, 0, 1])
     """
@@ -79,7 +79,7 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
     Raises:
         ArgumentError: If they have no common shape.
 
-    Example:
+    Examples:
         >>> as_array("values", torch.tensor([1, 2]))
         array([1, 2])
     """

@@ -85,7 +85,7 @@ def write_manifest(
         ArgumentError: If the lengths differ or ``clean`` is not what the noise started from.
         DataError: If a row id stands twice or cannot be written as text.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from imae.noise import symmetric
         >>> clean = [0, 1, 2, 0]

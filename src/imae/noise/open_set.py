@@ -50,7 +50,7 @@ def open_set(
     Raises:
         ArgumentError: If the rate is out of range, or the arrays are not images of one size.
 
-    Example:
+    Examples:
         >>> images = np.zeros((10, 3, 4, 4), dtype=np.uint8)
         >>> result = open_set(images, rate=0.3, seed=1, exact=True)
         >>> int(result.is_replaced.sum()), int(images.sum())

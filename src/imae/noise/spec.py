@@ -20,7 +20,7 @@ class NoiseSpec:
     Raises:
         ArgumentError: If the kind is unknown or the rate out of range.
 
-    Example:
+    Examples:
         >>> str(NoiseSpec("symmetric", 0.4))
         'symmetric:0.4'
     """
@@ -46,7 +46,7 @@ def parse(text: str) -> NoiseSpec:
         ArgumentError: If the text has another form, the kind is unknown or the rate is not in
             [0, 1).
 
-    Example:
+    Examples:
         >>> parse("symmetric:0.4")
         NoiseSpec(kind='symmetric', rate=0.4)
     """
@@ -73,7 +73,7 @@ def parse_mapping(text: str, class_names: Sequence[str]) -> dict[int, int]:
     Raises:
         ArgumentError: If the text has another form, names no known class, or a class twice.
 
-    Example:
+    Examples:
         >>> parse_mapping("cat:dog,dog:cat", ["cat", "dog"])
         {0: 1, 1: 0}
     """
@@ -114,7 +114,7 @@ def apply(
         ArgumentError: If the kind is unknown, lacks what it needs or does not take what it
             got, or a value is out of range.
 
-    Example:
+    Examples:
         >>> apply("symmetric:0.5", [0, 1, 0, 1], num_classes=2, seed=1, exact=True).realised_rate
         0.5
     """

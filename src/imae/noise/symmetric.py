@@ -27,7 +27,7 @@ def symmetric(
     Raises:
         ArgumentError: If the rate, a label or the number of classes is out of range.
 
-    Example:
+    Examples:
         >>> noisy = symmetric([0, 1, 2, 3] * 250, rate=0.4, num_classes=4, seed=1, exact=True)
         >>> noisy.realised_rate
         0.4
@@ -60,7 +60,7 @@ def uniform(
     Raises:
         ArgumentError: If the rate, a label or the number of classes is out of range.
 
-    Example:
+    Examples:
         >>> noisy = uniform([0, 1] * 500, rate=0.4, num_classes=2, seed=1)
         >>> noisy.transition
         array([[0.8, 0.2],

@@ -25,7 +25,7 @@ def from_transition(labels: ArrayOrTensor, *, transition: ArrayOrTensor, seed: i
         ArgumentError: If a label is out of range, or the matrix is not square, has a negative
             entry or a row that does not sum to one.
 
-    Example:
+    Examples:
         >>> noisy = from_transition([0, 0, 1, 1], transition=[[1, 0], [1, 0]], seed=1)
         >>> noisy.labels
         array([0, 0, 0, 0])
@@ -70,7 +70,7 @@ def redraw(
     Raises:
         ArgumentError: If the rate is not in [0, 1).
 
-    Example:
+    Examples:
         >>> swap = np.array([[0.0, 1.0], [1.0, 0.0]])
         >>> clean = np.array([0, 0, 1, 1])
         >>> noisy = redraw(clean, swap, seeded(1), kind="swap", rate=0.5, seed=1, exact=True)
@@ -100,7 +100,7 @@ def check_transition(name: str, matrix: ArrayOrTensor) -> NDArray[np.float64]:
         ArgumentError: If it is not square with two classes or more, has an entry that is
             negative or not finite, or a row that does not sum to one within 1e-6.
 
-    Example:
+    Examples:
         >>> check_transition("transition", [[1, 0], [0, 1]])
         array([[1., 0.],
                [0., 1.]])

@@ -168,7 +168,7 @@ def named_set(name: str) -> NamedSet:
     Raises:
         ArgumentError: If there is none; the message suggests the nearest names.
 
-    Example:
+    Examples:
         >>> named_set("cifar10").num_classes
         10
     """

@@ -13,7 +13,7 @@ from imae.errors import DataError
 def array_digest(array: NDArray[Any]) -> str:
     """SHA-256 of an array's type, shape and values, in hexadecimal.
 
-    Example:
+    Examples:
         >>> array_digest(np.arange(3, dtype=np.uint8))[:16]
         '1e9d5f87ad08f908'
     """

@@ -50,7 +50,7 @@ def digits(root: str | os.PathLike[str] | None = None) -> Data:  # noqa: ARG001
         MissingExtraError: If scikit-learn is not installed.
         DataError: If its images are not the known ones.
 
-    Example:
+    Examples:
         >>> data = digits()
         >>> len(data.train), len(data.test), data.num_classes
         (1442, 355, 10)

@@ -25,7 +25,7 @@ def fetch(name: str, root: str | os.PathLike[str] | None = None) -> Path:
         DataError: If no origin has the set, with the reason of each; if the set can only be had
             by hand; or if what is there already is not the published set.
 
-    Example:
+    Examples:
         >>> fetch("digits").name
         'sklearn'
     """
@@ -47,7 +47,7 @@ def verify(name: str, root: str | os.PathLike[str] | None = None) -> dict[str, s
         ArgumentError: If no set has this name.
         DataError: If the set is not there, is damaged, or is not the published one.
 
-    Example:
+    Examples:
         >>> sorted(verify("digits"))
         ['images', 'labels']
     """

@@ -16,7 +16,7 @@ def read_idx(data: bytes, *, source: str) -> NDArray[np.uint8]:
     Raises:
         DataError: If the header is not one, or the sizes do not fit the length.
 
-    Example:
+    Examples:
         >>> read_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]), source="labels")
         array([7, 2, 1], dtype=uint8)
     """

@@ -11,7 +11,7 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
         root: Folder given by the user, or None for ``$IMAE_DATA``, and ``~/.cache/imae`` where
             that is not set.
 
-    Example:
+    Examples:
         >>> data_root("photos").name
         'photos'
     """

@@ -70,7 +70,7 @@ def unpickle(data: bytes, *, source: str, skip: int = 0) -> Any:
     Raises:
         DataError: If the pickle is damaged or asks for anything else.
 
-    Example:
+    Examples:
         >>> unpickle(pickle.dumps({"labels": [3, 8]}, protocol=2), source="batch")
         {'labels': [3, 8]}
     """

@@ -1,0 +1,27 @@
+import pytest
+
+from imae.cli.app import main
+from imae.curves import CURVES
+from imae.data.sources import SOURCES
+from imae.models import MODELS
+from imae.noise import KINDS
+
+
+@pytest.mark.parametrize(
+    ("kind", "catalog"),
+    [("losses", CURVES), ("noise", KINDS), ("models", MODELS), ("data", SOURCES)],
+)
+def test_every_entry_is_listed_with_its_summary(kind, catalog, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    assert main(["list", kind]) == 0
+    shown = capsys.readouterr().out
+    for entry in catalog:
+        assert entry.name in shown
+        assert entry.summary in shown
+        assert entry.reference in shown
+
+
+def test_a_narrow_terminal_leaves_the_references_out(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list", "losses"]) == 0
+    assert "reference" not in capsys.readouterr().out

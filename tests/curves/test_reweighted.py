@@ -1,0 +1,169 @@
+import math
+
+import mpmath
+import pytest
+import torch
+
+from imae.curves import DM, ICCE, IMAE, reweighted
+from imae.errors import ArgumentError
+
+MARGINS = torch.linspace(-40, 40, 161, dtype=torch.float64)
+
+
+def exact_value(weight, m):
+    """Minus half the integral of a weight in p, by mpmath, panel by panel."""
+    with mpmath.workdps(30):
+        ends = mpmath.linspace(0, mpmath.mpf(m), 2 + int(abs(m)))
+        return float(-mpmath.quad(lambda t: weight(1 / (1 + mpmath.exp(-t))), ends) / 2)
+
+
+def series_value(T, m):
+    """The value of IMAE by the recursion in x = tanh(m / 2) of the integrals of (1 - u^2)^n."""
+    x = math.tanh(m / 2)
+    total, factor, integral = 0.0, T / 4, x
+    for k in range(1, 12 + int(3 * T) + 1):
+        total += factor * integral
+        integral = (x * (1 - x * x) ** k + 2 * k * integral) / (2 * k + 1)
+        factor *= T / 4 / (k + 1)
+    return -m / 2 - total
+
+
+@pytest.mark.parametrize("T", [0.0, 0.5, 8.0, 16.0, 100.0])
+@pytest.mark.parametrize("m", [-12.0, -1.5, 0.25, 3.0, 35.0])
+def test_imae_value_is_the_integral_of_its_weight(T, m):
+    expected = exact_value(lambda p: mpmath.exp(T * p * (1 - p)), m)
+    value = IMAE(T=T).value(torch.tensor(m, dtype=torch.float64)).item()
+    assert value == pytest.approx(expected, rel=2e-12)
+
+
+@pytest.mark.parametrize("T", [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
+def test_imae_value_is_the_series(T):
+    values = IMAE(T=T).value(MARGINS).tolist()
+    assert values == pytest.approx([series_value(T, m) for m in MARGINS.tolist()], rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("curve", "weight"),
+    [
+        (DM(beta=8.0, lam=0.5), lambda p: mpmath.exp(8 * mpmath.sqrt(p) * (1 - p))),
+        (DM(beta=5.0, lam=3.0), lambda p: mpmath.exp(5 * p**3 * (1 - p))),
+        (ICCE(T=2.0), lambda p: mpmath.exp(2 * (1 - p))),
+        (ICCE(T=8.0), lambda p: mpmath.exp(8 * (1 - p))),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("m", [-20.0, -1.5, 0.25, 3.0, 35.0])
+def test_value_is_the_integral_of_the_weight(curve, weight, m):
+    value = curve.value(torch.tensor(m, dtype=torch.float64)).item()
+    assert value == pytest.approx(exact_value(weight, m), rel=1e-11)
+
+
+@pytest.mark.parametrize("curve", [IMAE(T=8.0), DM(beta=8.0, lam=0.5), ICCE(T=2.0)], ids=repr)
+def test_value_is_zero_at_one_half(curve):
+    assert curve.value(torch.zeros(())).item() == 0
+
+
+def test_imae_value_is_odd_and_so_may_be_negative():
+    value = IMAE(T=8.0).value(MARGINS)
+    torch.testing.assert_close(value, -IMAE(T=8.0).value(-MARGINS), rtol=1e-15, atol=0)
+    assert value[-1] < 0
+
+
+def test_imae_without_variance_weighs_all_alike():
+    assert torch.equal(IMAE(T=0.0).slope(MARGINS), torch.full_like(MARGINS, -0.5))
+    torch.testing.assert_close(IMAE(T=0.0).value(MARGINS), -MARGINS / 2)
+
+
+def test_dm_with_power_one_is_imae():
+    dm, imae = DM(beta=8.0, lam=1.0), IMAE(T=8.0)
+    torch.testing.assert_close(dm.slope(MARGINS), imae.slope(MARGINS), rtol=1e-13, atol=0)
+    torch.testing.assert_close(dm.value(MARGINS), imae.value(MARGINS), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("lam", [0.5, 1.0, 2.0])
+def test_dm_peaks_where_it_says(lam):
+    p = torch.linspace(0.001, 0.999, 999, dtype=torch.float64)
+    peak = p[DM(beta=8.0, lam=lam).weight(p).argmax()].item()
+    assert peak == pytest.approx(lam / (lam + 1), abs=1e-3)
+
+
+@pytest.mark.parametrize("curve", [IMAE(T=100.0), DM(beta=80.0), ICCE(T=80.0)], ids=repr)
+def test_the_largest_weights_are_finite_in_float32(curve):
+    weight = -2 * curve.slope(torch.linspace(-100, 100, 801))
+    assert bool(weight.isfinite().all())
+    assert math.isfinite((weight.sum()).item())
+    assert bool(curve.value(torch.linspace(-100, 100, 801)).isfinite().all())
+
+
+@pytest.mark.parametrize("curve", [IMAE(T=8.0), DM(), ICCE()], ids=repr)
+def test_an_impossible_label_has_a_slope_and_an_infinite_value(curve):
+    m = torch.tensor(-math.inf)
+    assert curve.value(m).item() == math.inf
+    assert curve.slope(m).item() == pytest.approx(curve.slope(torch.tensor(-500.0)).item())
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: IMAE(T=-5e-324), "T"),
+        (lambda: IMAE(T=math.nextafter(100, 101)), "T"),
+        (lambda: IMAE(T=math.nan), "T"),
+        (lambda: DM(beta=-5e-324), "beta"),
+        (lambda: DM(beta=math.nextafter(80, 81)), "beta"),
+        (lambda: DM(lam=0.0), "lam"),
+        (lambda: DM(lam=math.inf), "lam"),
+        (lambda: ICCE(T=-5e-324), "T"),
+        (lambda: ICCE(T=math.nextafter(80, 81)), "T"),
+    ],
+)
+def test_just_outside_is_refused(build, name):
+    with pytest.raises(ArgumentError, match=rf"^{name} must be in .* got "):
+        build()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: IMAE(T=0),
+        lambda: IMAE(T=100),
+        lambda: DM(beta=0, lam=5e-324),
+        lambda: DM(beta=80, lam=1e300),
+        lambda: ICCE(T=0),
+        lambda: ICCE(T=80),
+    ],
+)
+def test_just_inside_is_taken(build):
+    assert bool(build().slope(MARGINS).isfinite().all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_tensor_for_the_temperature_is_the_number(dtype):
+    m = MARGINS.to(dtype)
+    for curve in (IMAE(T=torch.tensor(8.0)), IMAE(T=torch.tensor(8.0, dtype=torch.float64))):
+        torch.testing.assert_close(curve.value(m), IMAE(T=8.0).value(m))
+        torch.testing.assert_close(curve.slope(m), IMAE(T=8.0).slope(m))
+
+
+def test_a_tensor_for_the_temperature_can_change_in_place():
+    T = torch.tensor(8.0)
+    curve = IMAE(T=T)
+    T.fill_(0.0)
+    assert torch.equal(curve.slope(torch.zeros(2)), torch.full((2,), -0.5))
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_what_one_mode_leaves_behind_serves_the_next(monkeypatch, mode):
+    monkeypatch.setattr(reweighted, "_constants", {})
+    with mode():
+        IMAE(T=8.0).value(torch.ones(2))
+    m = torch.ones(2, requires_grad=True)
+    IMAE(T=8.0).value(m).sum().backward()
+    torch.testing.assert_close(m.grad, IMAE(T=8.0).slope(torch.ones(2)))
+
+
+def test_what_a_transform_leaves_behind_serves_the_next(monkeypatch):
+    monkeypatch.setattr(reweighted, "_constants", {})
+    m = torch.ones(2)
+    transformed = torch.func.vmap(torch.func.grad(IMAE(T=8.0).value))(m)
+    torch.testing.assert_close(transformed, IMAE(T=8.0).slope(m))
+    torch.testing.assert_close(IMAE(T=8.0).value(m), IMAE(T=8.0).value(m.double()).float())

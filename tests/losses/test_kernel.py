@@ -1,0 +1,268 @@
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+from imae.curves import CCE, IMAE, MAE, Scale, Window
+from imae.losses import curve_loss, kernel
+from imae.losses.kernel import exp_of_others, finish_gradient, kernel_loss
+
+GAPS = np.arange(-100, 100.125, 0.25)
+BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+LABEL = 1
+
+
+def sweep_logits(num_classes, dtype):
+    """Rows whose label runs from far below to far above the largest of the other logits."""
+    others = 3 * np.sin(1 + 2.3 * np.arange(num_classes - 1))
+    rows = np.insert(np.tile(others, (len(GAPS), 1)), LABEL, GAPS + others.max(), axis=1)
+    return torch.from_numpy(rows).to(dtype)
+
+
+def exact_margins(logits):
+    """Margins of the rounded logits, with more digits than float64 has, and the others' shares."""
+    rows = logits.double().numpy().astype(np.longdouble)
+    others = np.delete(rows, LABEL, axis=1)
+    shifted = np.exp(others - others.max(1, keepdims=True))
+    rest = others.max(1) + np.log(shifted.sum(1))
+    shares = np.insert(-shifted / shifted.sum(1, keepdims=True), LABEL, 1, axis=1)
+    return (rows[:, LABEL] - rest).astype(np.float64), torch.from_numpy(shares.astype(np.float64))
+
+
+def gradient_of(logits, curve, path):
+    target = torch.full((len(logits),), LABEL)
+
+    def total(z):
+        return curve_loss(z, target, curve, reduction="sum")
+
+    if path == "composite":
+        return torch.func.grad(total)(logits)
+    logits = logits.clone().requires_grad_()
+    total(logits).backward()
+    return logits.grad
+
+
+def assert_exact(gradient, exact, is_edge):
+    bound, info = BOUNDS[gradient.dtype], torch.finfo(gradient.dtype)
+    gradient, exact = gradient.double()[~is_edge], exact[~is_edge]
+    # Under the smallest normal number a dtype has fixed steps, and no relative accuracy. All is
+    # computed in float32, where a sigmoid under that number is 0: times the factors of the
+    # curves, up to 8, this is the least that a gradient can be.
+    least = 8 * torch.finfo(torch.float32).tiny
+    steps = info.tiny * info.eps * exact.shape[1]
+    assert bool(gradient.isfinite().all())
+    false_zero = (gradient == 0) & (exact.abs() >= max(info.tiny, least))
+    assert not bool(false_zero.any())
+    vanishing = exact.abs() < least
+    floor = steps + exact.abs().masked_fill(~vanishing, 0).sum(1)
+    excess = (gradient - exact).abs().sum(1) - floor
+    norm = exact.abs().sum(1)
+    worst = (excess / norm.clamp(min=torch.finfo(torch.float64).tiny)).max().item()
+    assert worst <= bound
+
+
+@pytest.mark.parametrize("path", ["fast", "composite"])
+@pytest.mark.parametrize(
+    ("num_classes", "dtype"),
+    [
+        (10, torch.float32),
+        (10, torch.bfloat16),
+        (10, torch.float16),
+        (2, torch.float32),
+        (1000, torch.float32),
+    ],
+    ids=str,
+)
+def test_the_gradient_is_exact_over_the_margin_sweep(curve, edges, num_classes, dtype, path):
+    logits = sweep_logits(num_classes, dtype)
+    m, shares = exact_margins(logits)
+    # The slope in float64 is itself held against mpmath below.
+    exact = curve.slope(torch.from_numpy(m)).unsqueeze(1) * shares
+    is_edge = torch.zeros(len(m), dtype=torch.bool)
+    for edge in edges(curve):
+        is_edge |= torch.from_numpy(np.abs(m - edge) < 1e-4)
+    assert_exact(gradient_of(logits, curve, path), exact, is_edge)
+
+
+def test_the_sweep_would_notice():
+    logits = sweep_logits(10, torch.float32)
+    m, shares = exact_margins(logits)
+    exact = CCE().slope(torch.from_numpy(m)).unsqueeze(1) * shares
+    nowhere = torch.zeros(len(m), dtype=torch.bool)
+    clamped = logits.clone().requires_grad_()
+    (-clamped.softmax(1).clamp(min=1e-7)[:, LABEL].log().sum()).backward()
+    with pytest.raises(AssertionError):
+        assert_exact(clamped.grad, exact, nowhere)
+    with pytest.raises(AssertionError):
+        assert_exact((exact * (1 + 2e-5)).float(), exact, nowhere)
+
+
+def test_the_reference_slopes_are_those_of_mpmath(curve, exact_slope, edges):
+    margins = [m for m in np.linspace(-103.7, 99.3, 41) if all(abs(m - e) > 1e-4 for e in edges(curve))]
+    slopes = curve.slope(torch.tensor(margins, dtype=torch.float64)).tolist()
+    expected = [float(exact_slope(curve, m)) for m in margins]
+    assert slopes == pytest.approx(expected, rel=1e-11, abs=1e-300)
+
+
+def test_the_reference_margins_are_those_of_mpmath():
+    logits = sweep_logits(10, torch.float32)
+    margins, shares = exact_margins(logits)
+    for row in range(0, len(GAPS), 20):
+        with mpmath.workdps(60):
+            z = [mpmath.mpf(x) for x in logits[row].tolist()]
+            own = z.pop(LABEL)
+            total = mpmath.fsum(mpmath.exp(x) for x in z)
+            assert margins[row] == pytest.approx(float(own - mpmath.log(total)), rel=1e-15, abs=1e-15)
+            share = float(mpmath.exp(z[-1]) / total)
+        assert shares[row, -1].item() == pytest.approx(-share, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest"),
+    [(torch.float32, 3e38), (torch.bfloat16, 3e38), (torch.float16, 65504.0), (torch.float64, 1e308)],
+)
+def test_the_largest_logits_have_a_finite_gradient(curve, dtype, largest):
+    rows = [[largest, -largest, 0.0], [-largest, largest, 0.0], [0.0, largest, largest]]
+    logits = torch.tensor(rows, dtype=dtype, requires_grad=True)
+    loss = curve_loss(logits, torch.zeros(3, dtype=torch.int64), curve, reduction="none")
+    (gradient,) = torch.autograd.grad(loss.sum(), logits)
+    assert bool(gradient.isfinite().all())
+    assert not bool(loss.isnan().any())
+
+
+@pytest.mark.parametrize("path", ["fast", "composite"])
+@pytest.mark.parametrize("large", [1e4, 1e38, 3e38])
+def test_a_margin_past_the_largest_number_still_has_its_gradient(path, large):
+    logits = torch.tensor([[-large, large], [large, -large]])
+    gradient = gradient_of(logits, IMAE(T=8.0), path)
+    assert gradient.tolist() == [[0.5, -0.5], [0.5, -0.5]]
+
+
+@pytest.mark.parametrize("path", ["fast", "composite"])
+def test_masked_classes_take_no_part(curve, path):
+    few = torch.tensor([[0.3, -0.7, 1.2], [2.0, 0.1, 0.4]])
+    many = torch.cat([few, torch.full((2, 4), -math.inf)], 1)
+    gradient = gradient_of(many, curve, path)
+    torch.testing.assert_close(gradient[:, :3], gradient_of(few, curve, path))
+    assert not bool(gradient[:, 3:].any())
+
+
+@pytest.mark.parametrize("path", ["fast", "composite"])
+def test_a_row_with_no_other_class_has_no_loss_and_no_gradient(curve, path):
+    logits = torch.tensor([[-math.inf, 1.0, -math.inf], [0.0, 1.0, 2.0]])
+    gradient = gradient_of(logits, curve, path)
+    assert gradient[0].tolist() == [0, 0, 0]
+    assert bool(gradient.isfinite().all())
+    target = torch.full((2,), LABEL)
+    for z in (logits, logits.clone().requires_grad_()):
+        assert curve_loss(z, target, curve, reduction="none")[0].item() == 0
+
+
+@pytest.mark.parametrize("path", ["fast", "composite"])
+def test_an_impossible_label_is_pulled_as_its_limit(curve, path):
+    logits = torch.tensor([[0.5, -math.inf, -1.0]])
+    near = torch.tensor([[0.5, -1000.0, -1.0]])
+    torch.testing.assert_close(gradient_of(logits, curve, path), gradient_of(near, curve, path))
+
+
+@pytest.mark.parametrize("num_classes", [1, 2, 3])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_nan_and_plus_infinity_give_nan(curve, bad, num_classes):
+    if curve == IMAE(T=0.0) or isinstance(curve, Window):
+        curve = Scale(CCE(), 2.0)  # a flat slope has nothing to turn into NaN
+    target = torch.zeros(2, dtype=torch.int64)
+    for column in range(num_classes):
+        logits = torch.zeros(2, num_classes)
+        logits[1, column] = bad
+        for z in (logits, logits.clone().requires_grad_()):
+            loss = curve_loss(z, target, curve, reduction="none")
+            assert loss.isnan().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_one_class_is_certain(curve, dtype):
+    logits = torch.tensor([[3.0], [-70.0]], dtype=dtype, requires_grad=True)
+    loss = curve_loss(logits, torch.zeros(2, dtype=torch.int64), curve)
+    loss.backward()
+    assert loss.item() == 0
+    assert logits.grad.tolist() == [[0], [0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_hundred_thousand_classes(dtype, generator):
+    logits = torch.randn(2, 100_000, generator=generator).to(dtype).requires_grad_()
+    for curve in (CCE(), IMAE(T=8.0)):
+        (gradient,) = torch.autograd.grad(curve_loss(logits, torch.tensor([0, 99_999]), curve), logits)
+        assert bool(gradient.isfinite().all())
+        assert gradient[1, -1].item() < 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_scaled_loss_keeps_gradients_that_are_small_before_scaling(dtype, generator):
+    # The reason why losses are scaled in half precision: a mean over many rows and classes is
+    # under the smallest numbers of float16 until the scale has been multiplied in.
+    logits = torch.randn(4096, 200, generator=generator).to(dtype)
+    target = torch.randint(200, (4096,), generator=generator)
+    half, exact = logits.clone().requires_grad_(), logits.double().requires_grad_()
+    for z in (half, exact):
+        (curve_loss(z, target, CCE()).to(z.dtype if z is exact else torch.float32) * 65536).backward()
+    error = (half.grad.double() - exact.grad).abs().sum(1) / exact.grad.abs().sum(1)
+    assert error.max().item() <= BOUNDS[dtype]
+
+
+@pytest.mark.parametrize("shape", [(37, 5), (7, 5, 6)])
+@pytest.mark.parametrize("total", [True, False])
+def test_pieces_make_no_difference(monkeypatch, generator, shape, total):
+    logits = torch.randn(shape, generator=generator)
+    index = torch.randint(5, shape[:1] + shape[2:], generator=generator)
+    results = []
+    for piece, rows in ((1 << 20, 1 << 14), (64, 8), (1, 1)):
+        monkeypatch.setattr(kernel, "_PIECE", piece)
+        monkeypatch.setattr(kernel, "_VALUE_ROWS", rows)
+        z = logits.clone().requires_grad_()
+        loss = kernel_loss(z, index, IMAE(T=8.0), scale=0.5, normalize=True, total=total)
+        loss.sum().backward()
+        results.append((loss.detach(), z.grad))
+    for loss, gradient in results[1:]:
+        torch.testing.assert_close(loss, results[0][0])
+        torch.testing.assert_close(gradient, results[0][1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_a_scale_for_each_row(dtype, generator):
+    logits = torch.randn(6, 4, generator=generator).to(dtype).requires_grad_()
+    index = torch.randint(4, (6,), generator=generator)
+    scale = torch.rand(6, generator=generator)
+    losses = kernel_loss(logits, index, MAE(), scale=scale, normalize=False, total=False)
+    plain = kernel_loss(logits, index, MAE(), scale=1.0, normalize=False, total=False)
+    assert losses.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    torch.testing.assert_close(losses, plain * scale)
+
+
+def test_the_logits_are_not_written_to(generator):
+    logits = torch.randn(6, 4, generator=generator).requires_grad_()
+    before = logits.detach().clone()
+    curve_loss(logits, torch.tensor([0, 1, 2, 3, 0, 1]), IMAE(T=8.0)).backward()
+    assert torch.equal(logits, before)
+
+
+def test_pieces_of_the_gradient(generator):
+    logits = torch.randn(5, 4, generator=generator, dtype=torch.float64)
+    index = torch.tensor([0, 1, 2, 3, 0])
+    buffer, m, sums, is_finite = exp_of_others(logits, index)
+    assert is_finite
+    assert not bool(buffer.gather(1, index.unsqueeze(1)).any())
+    torch.testing.assert_close(buffer.sum(1), sums)
+    torch.testing.assert_close(torch.sigmoid(m), logits.softmax(1)[torch.arange(5), index])
+    finish_gradient(buffer, index, torch.full((5,), -1.0, dtype=torch.float64), sums)
+    torch.testing.assert_close(buffer.sum(1), torch.zeros(5, dtype=torch.float64))
+    assert buffer[torch.arange(5), index].tolist() == [-1] * 5
+
+
+def test_margins_that_are_not_finite_are_said_to_be_so():
+    logits = torch.tensor([[0.0, -math.inf], [1.0, 2.0]])
+    _, m, _, is_finite = exp_of_others(logits, torch.tensor([0, 0]))
+    assert m[0].item() == math.inf
+    assert not is_finite

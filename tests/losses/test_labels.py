@@ -1,0 +1,234 @@
+import math
+import warnings
+
+import pytest
+import torch
+from torch.nn import functional
+
+from imae.curves import CCE
+from imae.losses import curve_loss
+from imae.losses.labels import (
+    Labels,
+    check_labels,
+    explain_index_error,
+    is_plain,
+    precise_dtype,
+)
+
+DTYPES = (torch.float32, torch.float64)
+
+
+@pytest.fixture(scope="module")
+def torch_samples():
+    """The inputs by which torch tests its own cross entropy: of the function and the module."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+        from torch.testing._internal.common_modules import module_db
+
+        functions, modules = [], []
+        for dtype in DTYPES:
+            for op in (op for op in op_db if op.name == "nn.functional.cross_entropy"):
+                for sample in op.sample_inputs("cpu", dtype, requires_grad=True):
+                    functions.append((sample.input, sample.args[0], sample.kwargs))
+            for info in (info for info in module_db if info.module_cls is torch.nn.CrossEntropyLoss):
+                inputs = info.module_inputs_func(
+                    info, device="cpu", dtype=dtype, requires_grad=True, training=True
+                )
+                for item in inputs:
+                    options = item.constructor_input.kwargs
+                    modules.append((*item.forward_input.args, options))
+    return functions, modules
+
+
+def outcome(loss, logits, target, options):
+    logits = logits.detach().clone().requires_grad_()
+    value = loss(logits, target, **options)
+    (gradient,) = torch.autograd.grad(value.sum(), logits)
+    return value.detach(), gradient
+
+
+def ours(logits, target, **options):
+    return curve_loss(logits, target, CCE(), **options)
+
+
+def test_torch_gives_as_many_samples_as_it_did(torch_samples):
+    functions, modules = torch_samples
+    counts = len(functions) / len(DTYPES), len(modules) / len(DTYPES)
+    if torch.__version__.startswith("2.13."):
+        assert counts == (21, 105)
+    assert sum(counts) >= 100
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["function", "module"])
+def test_every_sample_of_torch_agrees(torch_samples, kind):
+    for logits, target, options in torch_samples[kind]:
+        expected = outcome(functional.cross_entropy, logits, target, options)
+        torch.testing.assert_close(
+            outcome(ours, logits, target, options),
+            expected,
+            equal_nan=True,
+            msg=lambda text, options=options, shape=logits.shape: f"{options} {shape}: {text}",
+        )
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["function", "module"])
+def test_every_sample_of_torch_agrees_without_a_gradient(torch_samples, kind):
+    with torch.no_grad():
+        for logits, target, options in torch_samples[kind]:
+            expected = functional.cross_entropy(logits, target, **options)
+            result = ours(logits, target, **options)
+            torch.testing.assert_close(result, expected, equal_nan=True)
+
+
+Z, Y = torch.zeros(2, 3), torch.tensor([0, 2])
+SOFT = torch.full((2, 3), 1 / 3)
+MALFORMED = {
+    "class too large": (Z, torch.tensor([0, 3]), {}),
+    "class negative": (Z, torch.tensor([0, -1]), {}),
+    "class -100 when another is ignored": (Z, torch.tensor([0, -100]), {"ignore_index": 1}),
+    "class too large, weighted": (Z, torch.tensor([0, 3]), {"weight": torch.ones(3)}),
+    "class negative, weighted": (Z, torch.tensor([0, -1]), {"weight": torch.ones(3)}),
+    "class too large, smoothed": (Z, torch.tensor([0, 3]), {"label_smoothing": 0.1}),
+    "class too large, all smoothed": (Z, torch.tensor([0, 3]), {"label_smoothing": 1.0}),
+    "class too large, one row": (Z[0], torch.tensor(3), {}),
+    "class too large, volume": (torch.zeros(1, 3, 2), torch.tensor([[0, 3]]), {}),
+    "class too large, byte": (Z, torch.tensor([0, 3], dtype=torch.uint8), {}),
+    "more labels than rows": (Z, torch.tensor([0, 1, 2]), {}),
+    "fewer labels than rows": (Z, torch.tensor([0]), {}),
+    "labels of int32": (Z, Y.int(), {}),
+    "labels of int16": (Z, Y.short(), {}),
+    "labels of bool": (Z, Y.bool(), {}),
+    "labels of float, no distribution": (Z, Y.float(), {}),
+    "logits of int64": (Z.long(), Y, {}),
+    "logits without a dimension": (torch.tensor(1.0), torch.tensor(0), {}),
+    "label with a dimension, one row": (Z[0], torch.tensor([0, 1]), {}),
+    "labels with one dimension too many": (Z, Y.unsqueeze(1), {}),
+    "labels with one dimension too few": (torch.zeros(2, 3, 4), Y, {}),
+    "labels of another volume": (torch.zeros(2, 3, 4), torch.zeros(2, 5, dtype=torch.int64), {}),
+    "distribution of another shape": (Z, torch.full((2, 4), 0.25), {}),
+    "distribution of fewer rows": (Z, SOFT[:1], {}),
+    "distribution and an ignored class": (Z, SOFT, {"ignore_index": 1}),
+    "weight too short": (Z, Y, {"weight": torch.ones(2)}),
+    "weight too long": (Z, Y, {"weight": torch.ones(4)}),
+    "weight of two dimensions": (Z, Y, {"weight": torch.ones(1, 3)}),
+    "weight too short for a distribution": (Z, SOFT, {"weight": torch.ones(2)}),
+    "smoothing just too small": (Z, Y, {"label_smoothing": -1e-9}),
+    "smoothing just too large": (Z, Y, {"label_smoothing": 1.000001}),
+    "smoothing not a number": (Z, Y, {"label_smoothing": math.nan}),
+    "unknown reduction": (Z, Y, {"reduction": "average"}),
+    "reduction in capitals": (Z, Y, {"reduction": "Mean"}),
+}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_call_raises_what_torch_raises(name, grad):
+    logits, target, options = MALFORMED[name]
+    if logits.is_floating_point():
+        logits = logits.clone().requires_grad_(grad)
+    with pytest.raises(Exception, match=".") as theirs:
+        functional.cross_entropy(logits, target, **options)
+    with pytest.raises(theirs.type) as raised:
+        ours(logits, target, **options)
+    assert isinstance(raised.value, theirs.type)
+    # The message gives the value or the shapes at fault, in one line if ours.
+    value = next((str(v) for k, v in options.items() if k in ("reduction", "label_smoothing")), "")
+    given = (value, str(tuple(target.shape)), *(str(y) for y in target.flatten().tolist()))
+    assert any(part and part in str(raised.value) for part in given)
+
+
+def test_smoothing_at_its_ends_is_taken():
+    for smoothing in (0.0, 1.0):
+        expected = functional.cross_entropy(Z, Y, label_smoothing=smoothing)
+        torch.testing.assert_close(ours(Z, Y, label_smoothing=smoothing), expected)
+
+
+def test_the_first_class_out_of_range_is_named():
+    line = "Target 7 is out of bounds: target must be in [0, 3) or ignore_index=-100"
+    with pytest.raises(IndexError) as raised:
+        ours(Z, torch.tensor([7, 9]))
+    assert str(raised.value) == line
+
+
+def checked(target, **options):
+    arguments = {"weight": None, "ignore_index": -100, "reduction": "mean", **options}
+    return check_labels(Z, target, **arguments)
+
+
+def test_plain_labels_need_no_scale():
+    labels = checked(Y)
+    assert labels.is_valid is None
+    assert labels.row_scale() is None
+    assert labels.total_scale() == 2
+    assert labels.batched
+
+
+def test_ignored_rows_have_scale_zero():
+    labels = checked(torch.tensor([-100, 2]), weight=torch.tensor([1.0, 2.0, 5.0]))
+    assert labels.index.tolist() == [0, 2]
+    assert labels.is_valid.tolist() == [False, True]
+    assert labels.row_scale().tolist() == [0, 5]
+    assert labels.total_scale().item() == 5
+    assert labels.reduce(torch.tensor([math.inf, 10.0]), "mean").item() == 2
+    assert labels.reduce(torch.tensor([math.nan, 10.0]), "none").tolist() == [0, 10]
+
+
+def test_distributions_are_averaged_over_rows():
+    labels = checked(SOFT, weight=torch.tensor([1.0, 2.0, 5.0]))
+    assert labels.index is None
+    assert labels.row_scale() is None
+    assert labels.total_scale() == 2
+
+
+def test_one_row_comes_back_without_a_batch():
+    labels = check_labels(
+        Z[0], torch.tensor(1), weight=None, ignore_index=-100, reduction="none"
+    )
+    assert not labels.batched
+    assert labels.logits.shape == (1, 3)
+    assert labels.reduce(torch.tensor([4.0]), "none").shape == ()
+
+
+def test_class_weights_carry_no_gradient():
+    labels = checked(Y, weight=torch.ones(3, requires_grad=True))
+    assert not labels.class_weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("given", "computed"),
+    [
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ],
+)
+def test_dtype_of_the_computation(given, computed):
+    assert precise_dtype(torch.zeros(1, dtype=given)) == computed
+
+
+def test_no_complaint_where_all_is_in_range():
+    assert explain_index_error(checked(Y), Y, -100) is None
+    with_ignored = torch.tensor([-100, 2])
+    assert explain_index_error(checked(with_ignored), with_ignored, -100) is None
+    assert explain_index_error(checked(SOFT), SOFT, -100) is None
+
+
+def test_plain_means_eager_and_outside_transforms():
+    assert is_plain(Z, torch.nn.Parameter(Z))
+    seen = []
+    torch.func.grad(lambda z: (seen.append(is_plain(z)), z.sum())[1])(Z)
+    with torch._subclasses.FakeTensorMode():
+        seen.append(is_plain(Z))
+    with torch.autograd.forward_ad.dual_level():
+        seen.append(is_plain(Z))
+    assert seen == [False, False, False]
+    assert is_plain(Z)
+
+
+def test_labels_are_frozen():
+    labels = checked(Y)
+    with pytest.raises(AttributeError):
+        labels.batched = False
+    assert isinstance(labels, Labels)

@@ -1,0 +1,43 @@
+import math
+
+import pytest
+
+from imae._checks import check_choice, check_integer, check_interval
+
+
+@pytest.mark.parametrize("value", [0, 0.5, 1])
+def test_an_interval_takes_its_closed_ends(value):
+    check_interval("q", value, low=0, high=1)
+
+
+@pytest.mark.parametrize("value", [-1e-9, 1 + 1e-9, math.nan, math.inf])
+def test_an_interval_refuses_what_is_outside(value):
+    with pytest.raises(ValueError, match=r"q must be in \[0, 1\], got"):
+        check_interval("q", value, low=0, high=1)
+
+
+@pytest.mark.parametrize(("value", "fits"), [(0, False), (1e-12, True), (1, False), (0.99, True)])
+def test_an_open_interval_leaves_its_ends_out(value, fits):
+    def check() -> None:
+        check_interval("q", value, low=0, high=1, open_low=True, open_high=True)
+
+    if fits:
+        check()
+    else:
+        with pytest.raises(ValueError, match=r"q must be in \(0, 1\)"):
+            check()
+
+
+def test_an_integer_is_not_a_bool_and_not_a_float():
+    check_integer("n", 2, low=2)
+    for wrong in (True, 2.0, "2", None):
+        with pytest.raises(ValueError, match="n must be an integer"):
+            check_integer("n", wrong, low=0)
+    with pytest.raises(ValueError, match="n must be at least 2, got 1"):
+        check_integer("n", 1, low=2)
+
+
+def test_a_choice_lists_what_there_is():
+    check_choice("reduction", "mean", ("none", "mean"))
+    with pytest.raises(ValueError, match="reduction must be one of none, mean, got 'men'"):
+        check_choice("reduction", "men", ("none", "mean"))

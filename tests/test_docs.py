@@ -1,0 +1,72 @@
+"""The documentation builds, leaves no public name out, and its commands exist."""
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from imae.cli.app import _build
+
+ROOT = Path(__file__).parents[1]
+PUBLIC = ("imae", "imae.curves", "imae.losses", "imae.noise", "imae.data", "imae.models")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    # mkdocs prints its warnings: --strict turns each into a failure.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def public_names(module_name: str) -> list[str]:
+    module = importlib.import_module(module_name)
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    ]
+
+
+def test_every_public_name_has_its_place_in_the_site(site):
+    anchors = set()
+    for page in site.rglob("*.html"):
+        anchors |= set(re.findall(r'id="imae\.([\w.]+)"', page.read_text()))
+    documented = {anchor.split(".")[-1] for anchor in anchors}
+    missing = {
+        f"{module}.{name}"
+        for module in PUBLIC
+        for name in public_names(module)
+        if name not in documented
+    }
+    assert sorted(missing) == []
+
+
+def test_the_site_asks_no_other_host_for_anything(site):
+    page = (site / "index.html").read_text()
+    loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', page)
+    assert loaded == []
+
+
+def test_the_two_commands_of_the_readme_exist():
+    readme, makefile = (ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text()
+    for command in ("demo", "test"):
+        assert f"make {command}" in readme
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
+
+
+def test_ci_calls_the_readmes_test_command():
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_every_command_of_the_program_is_documented():
+    names = set(typer.main.get_command(_build()).commands)
+    pages = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+    assert [name for name in sorted(names) if f"imae {name}" not in pages] == []

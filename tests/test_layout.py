@@ -1,0 +1,121 @@
+"""The architecture, held by reading the source: layers, mirrors, forbidden calls."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "imae"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+LAYERS = {
+    "errors": 0,
+    "_checks": 0,
+    "_registry": 0,
+    "_extras": 0,
+    "_files": 0,
+    "records": 0,
+    "curves": 1,
+    "noise": 1,
+    "losses": 2,
+    "metrics": 2,
+    "models": 2,
+    "data": 2,
+    "methods": 3,
+    "train": 4,
+    "tune": 5,
+    "audit": 5,
+    "report": 5,
+    "recipes": 6,
+    "integrations": 6,
+    "cli": 7,
+}
+# Words that would run code from data, or draw from a generator nobody seeded.
+FORBIDDEN = {
+    r"\bpickle\.loads?\(": "unpickles anything",
+    r"weights_only=False": "unpickles anything",
+    r"allow_pickle=True": "unpickles anything",
+    r"\byaml\.load\(": "runs constructors",
+    r"(?<![\w.])eval\(": "runs code",
+    r"(?<![\w.])exec\(": "runs code",
+    r"\.extractall\(": "writes outside its folder",
+    r"shell=True": "runs a shell",
+    r"\bos\.system\(": "runs a shell",
+    r"\bnp\.random\.(seed|rand|randn|randint|choice|shuffle|permutation)\(": "global generator",
+    r"\brandom\.(seed|random|randint|choice|shuffle)\(": "global generator",
+}
+
+
+def part_of(module: Path) -> str:
+    return module.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_parts(source: str) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("imae.")}
+
+
+def breaches(part: str, source: str) -> list[str]:
+    allowed = {name for name, layer in LAYERS.items() if layer < LAYERS[part]} | {part}
+    return sorted(imported_parts(source) - allowed)
+
+
+def forbidden_calls(source: str) -> list[str]:
+    return [why for pattern, why in FORBIDDEN.items() if re.search(pattern, source)]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_imports_lower_layers_only(module):
+    if module == SOURCE / "__init__.py":
+        assert imported_parts(module.read_text()) <= {
+            name for name, layer in LAYERS.items() if layer <= 2
+        }
+    elif LAYERS[part_of(module)] > 0:
+        assert breaches(part_of(module), module.read_text()) == []
+
+
+def test_the_layer_check_can_fail():
+    assert breaches("curves", "from imae.losses.margin import margin") == ["losses"]
+    assert breaches("noise", "from imae import curves") == ["curves"]
+    assert breaches("losses", "from imae.curves import CCE") == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_module_runs_code_from_data_or_draws_unseeded(module):
+    assert forbidden_calls(module.read_text()) == []
+
+
+def test_the_search_for_forbidden_calls_can_fail():
+    assert forbidden_calls("x = pickle.load(file)") == ["unpickles anything"]
+    assert forbidden_calls("model.eval()") == []
+
+
+def test_every_module_has_its_test_and_every_test_its_module():
+    expected = {
+        path.relative_to(SOURCE).parent / f"test_{path.stem.removeprefix('_')}.py"
+        for path in MODULES
+        if path.stem != "__init__"
+    }
+    tests = ROOT / "tests"
+    present = {path.relative_to(tests) for path in tests.rglob("test_*.py")}
+    whole_project = {Path(f"test_{name}.py") for name in ("layout", "imports", "docs")}
+    assert sorted(expected - present) == []
+    assert sorted(present - expected - whole_project) == []
+
+
+def test_init_files_hold_nothing_but_re_exports():
+    for module in MODULES:
+        if module.name == "__init__.py":
+            kinds = {type(node) for node in ast.parse(module.read_text()).body}
+            assert kinds <= {ast.Expr, ast.Import, ast.ImportFrom}, module
+
+
+def test_no_file_is_called_utils():
+    assert not [path for path in MODULES if path.stem in {"utils", "common", "helpers", "misc"}]
