@@ -15,14 +15,14 @@ def check_interval(
     open_low: bool = False,
     open_high: bool = False,
 ) -> None:
-    """Raises unless ``value`` is a number between ``low`` and ``high``.
+    """Raises unless ``value`` is a finite number between ``low`` and ``high``.
 
     Raises:
-        ArgumentError: If the value lies outside, or is NaN.
+        ArgumentError: If the value lies outside, is infinite or NaN.
     """
     above = value > low if open_low else value >= low
     below = value < high if open_high else value <= high
-    if not (above and below):
+    if not (above and below and math.isfinite(value)):
         left, right = "(" if open_low else "[", ")" if open_high else "]"
         raise ArgumentError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
 

@@ -29,6 +29,12 @@ from imae.curves import (
     Window,
 )
 
+
+def without_address(thing: object) -> str:
+    """The name of a case, the same in every process."""
+    return re.sub(r" at 0x\w+", "", repr(thing))[:70]
+
+
 LEAVES: tuple[Curve, ...] = (
     *(entry.build(**entry.defaults) for entry in CURVES),
     IMAE(T=0.0),
@@ -69,13 +75,13 @@ _OPERATORS = {
 }
 
 
-@pytest.fixture(scope="session", params=LEAVES, ids=repr)
+@pytest.fixture(scope="session", params=LEAVES, ids=without_address)
 def leaf(request: pytest.FixtureRequest) -> Curve:
     """Every published curve, with its defaults and with odd parameters."""
     return request.param
 
 
-@pytest.fixture(scope="session", params=LEAVES + COMPOUND, ids=lambda curve: repr(curve)[:60])
+@pytest.fixture(scope="session", params=LEAVES + COMPOUND, ids=without_address)
 def curve(request: pytest.FixtureRequest) -> Curve:
     """Every leaf, and some curves made of curves."""
     return request.param

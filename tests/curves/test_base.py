@@ -32,7 +32,9 @@ def test_differences_of_the_value_are_the_integral_of_the_slope(curve, away_from
         (5 / 18, 8 / 18, 5 / 18),
     )
     low = low[(curve.slope(low) == 0) == (curve.slope(low + step) == 0)]
-    integral = sum(part * step * curve.slope(low + step * x) for x, part in zip(nodes, parts, strict=True))
+    integral = sum(
+        part * step * curve.slope(low + step * x) for x, part in zip(nodes, parts, strict=True)
+    )
     difference = curve.value(low + step) - curve.value(low)
     torch.testing.assert_close(difference, integral, rtol=1e-9, atol=2e-14)
 
@@ -125,7 +127,7 @@ def test_every_curve_is_final_frozen_named_and_documented(kind):
     assert kind.__dataclass_params__.frozen
     assert kind.__bases__ == (Curve,)
     assert "name" in vars(kind)
-    for part in ("phi(m)", "phi'(m)", "w(p)", "Example:"):
+    for part in ("phi(m)", "phi'(m)", "w(p)", ">>> "):
         assert part in kind.__doc__
     assert ("Reference:" in kind.__doc__) == (kind not in OURS)
 

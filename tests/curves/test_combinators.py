@@ -40,7 +40,9 @@ def test_scale_takes_factors_inside(factor):
     assert Scale(CCE(), factor).factor == factor
 
 
-@pytest.mark.parametrize("inner", [CCE(), MAE(), IMAE(T=8.0), Focal()], ids=repr)
+@pytest.mark.parametrize(
+    "inner", [CCE(), MAE(), IMAE(T=8.0), Focal()], ids=lambda item: repr(item).split(" at 0x")[0]
+)
 def test_window_is_the_curve_inside_and_flat_outside(inner):
     window = Window(inner, low=-3.0, high=2.0)
     inside = (MARGINS >= -3) & (MARGINS <= 2)

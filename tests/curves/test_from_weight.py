@@ -23,7 +23,9 @@ CLOSED_FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("curve", "w"), CLOSED_FORMS, ids=lambda item: repr(item)[:30])
+@pytest.mark.parametrize(
+    ("curve", "w"), CLOSED_FORMS, ids=lambda item: repr(item).split(" at 0x")[0][:30]
+)
 def test_the_loss_of_a_known_weight_is_the_known_loss_up_to_a_constant(curve, w):
     own = FromWeight(w)
     anchored = curve.value(MARGINS) - curve.value(torch.zeros((), dtype=torch.float64))

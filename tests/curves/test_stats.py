@@ -66,7 +66,7 @@ def test_the_closed_form_refuses_what_imae_refuses(T):
         (ICCE(T=2.0), math.expm1(2) / 2),
         (Scale(CCE(), 5.0), 5.0),
     ],
-    ids=repr,
+    ids=lambda item: repr(item).split(" at 0x")[0],
 )
 def test_mean_weight(curve, mean):
     assert mean_weight(curve) == pytest.approx(mean, rel=1e-9)

@@ -1,4 +1,5 @@
 import math
+import re
 from collections.abc import Callable
 
 import mpmath
@@ -25,6 +26,11 @@ from imae.curves import (
     TruncatedGCE,
     Window,
 )
+
+
+def without_address(thing: object) -> str:
+    """The name of a case, the same in every process."""
+    return re.sub(r" at 0x\w+", "", repr(thing))[:70]
 
 
 def even_weight(p: Tensor) -> Tensor:
@@ -56,7 +62,7 @@ def curves() -> tuple[Curve, ...]:
     return ALL
 
 
-@pytest.fixture(scope="session", params=ALL, ids=lambda curve: repr(curve)[:60])
+@pytest.fixture(scope="session", params=ALL, ids=without_address)
 def curve(request: pytest.FixtureRequest) -> Curve:
     """One of the curves."""
     return request.param
@@ -122,5 +128,7 @@ def _exact_slope(curve: Curve, m: float) -> mpmath.mpf:
             case Scale():
                 return curve.factor * _exact_slope(curve.curve, m)
             case Window():
-                return _exact_slope(curve.curve, m) if curve.low <= m <= curve.high else mpmath.mpf(0)
+                return (
+                    _exact_slope(curve.curve, m) if curve.low <= m <= curve.high else mpmath.mpf(0)
+                )
     raise ValueError(f"no formula for {curve}")

@@ -34,7 +34,9 @@ def test_margin_is_that_of_a_loop(generator, shape):
     result = margin(logits, target)
     assert result.shape == target.shape
     rows = logits.movedim(1, -1).reshape(-1, 5).tolist()
-    expected = [plain_margin(row, y) for row, y in zip(rows, target.flatten().tolist(), strict=True)]
+    expected = [
+        plain_margin(row, y) for row, y in zip(rows, target.flatten().tolist(), strict=True)
+    ]
     assert result.flatten().tolist() == pytest.approx(expected, rel=1e-13)
 
 

@@ -76,7 +76,7 @@ class Scale(Curve):
     name: ClassVar[str] = "scale"
 
     def __post_init__(self) -> None:
-        check_interval("factor", self.factor, low=0, high=math.inf, open_high=True)
+        check_interval("factor", self.factor, low=0)
 
     def value(self, m: Tensor) -> Tensor:
         """Loss at margin ``m``."""

@@ -1,6 +1,5 @@
 """Losses that are defined by their weight, an exponential that sets its variance."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -111,7 +110,7 @@ class DM(Curve):
 
     def __post_init__(self) -> None:
         check_interval("beta", self.beta, low=0, high=_LARGEST_EXPONENT)
-        check_interval("lam", self.lam, low=0, high=math.inf, open_low=True, open_high=True)
+        check_interval("lam", self.lam, low=0, open_low=True)
 
     def value(self, m: Tensor) -> Tensor:
         """Loss at margin ``m``."""
@@ -169,5 +168,6 @@ def _node_tensors(m: Tensor) -> tuple[Tensor, ...]:
         return m.new_tensor(_ROWS).unbind()
     key = (m.device, m.dtype)
     if key not in _constants:
-        _constants[key] = m.new_tensor(_ROWS).unbind()
+        with torch.inference_mode(False):  # a tensor made in that mode could not be used outside
+            _constants[key] = m.new_tensor(_ROWS).unbind()
     return _constants[key]

@@ -1,7 +1,5 @@
 """A bound on the norm of logit vectors, usable before any loss."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -34,7 +32,7 @@ def bound_logits(logits: Tensor, norm: float) -> Tensor:
         >>> bound_logits(torch.tensor([[6.0, 8.0], [0.3, 0.4]]), norm=5.0)
         tensor([[3.0000, 4.0000], [0.3000, 0.4000]])
     """
-    check_interval("norm", norm, low=0, high=math.inf, open_low=True, open_high=True)
+    check_interval("norm", norm, low=0, open_low=True)
     dim = min(1, logits.dim() - 1)
     wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     # A vector is scaled by its largest entry first: squares of large logits would overflow.

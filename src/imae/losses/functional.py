@@ -9,7 +9,12 @@ from torch import Tensor
 from imae._checks import check_choice
 from imae.curves.base import Curve
 from imae.losses.kernel import kernel_loss
-from imae.losses.labels import Labels, check_labels, explain_index_error, is_plain
+from imae.losses.labels import (
+    Labels,
+    check_labels,
+    is_plain,
+    refuse_classes_out_of_range,
+)
 from imae.losses.margin import (
     batch_weight,
     margin,
@@ -90,15 +95,17 @@ def curve_loss(
     )
     if not is_plain(logits, target):
         return _composite(labels, curve, reduction, label_smoothing, normalize)
+    num_classes = labels.logits.shape[1]
+    if labels.index is not None and label_smoothing == 1:  # no label is looked up on the way
+        refuse_classes_out_of_range(target, num_classes, ignore_index)
     try:
         if label_smoothing == 0 and labels.index is not None and _has_gradient(logits):
             return _fast(labels, curve, reduction, normalize)
         return _composite(labels, curve, reduction, label_smoothing, normalize)
-    except RuntimeError as error:
-        line = explain_index_error(labels, target, ignore_index)
-        if line is None:
-            raise
-        raise IndexError(line) from error
+    except (RuntimeError, IndexError):
+        if labels.index is not None:
+            refuse_classes_out_of_range(target, num_classes, ignore_index)
+        raise
 
 
 def _has_gradient(logits: Tensor) -> bool:

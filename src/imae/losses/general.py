@@ -1,6 +1,7 @@
 """Losses that need the whole distribution, and so are not curves."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,8 +11,16 @@ from imae.curves.base import Curve
 from imae.curves.classic import MAE
 from imae.curves.combinators import Scale
 from imae.errors import ArgumentError
-from imae.losses.labels import Labels, check_labels, explain_index_error, is_plain
+from imae.losses.labels import (
+    Labels,
+    check_labels,
+    is_plain,
+    refuse_classes_out_of_range,
+)
 from imae.losses.margin import margin, precise, value_at_margin
+
+# Beyond this the inverse of a transition matrix is rounding, not noise undone.
+_LARGEST_CONDITION = 1e6
 
 # Loss of each row, shape (N, ...), from log-probabilities, shape (N, C, ...), and the arguments.
 _RowLoss = Callable[[Tensor, Labels], Tensor]
@@ -205,14 +214,15 @@ def backward_correction(
         approach", CVPR 2017.
     """
     _check_transition(transition, logits)
-    inverse, info = torch.linalg.inv_ex(transition.double())
-    if is_plain(transition) and int(info) != 0:
+    if is_plain(transition) and torch.linalg.cond(transition.double()) > _LARGEST_CONDITION:
         raise ArgumentError("transition has no inverse, so backward correction is not defined")
+    inverse = torch.linalg.inv(transition.double())
 
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
         assert labels.index is not None
         shares: Tensor = inverse.to(log_p)[labels.index].movedim(-1, 1)
-        return -(shares * log_p).sum(1)
+        # A class that has no share adds 0, also where it is impossible, and not 0 * inf.
+        return -(shares * log_p.masked_fill(shares == 0, 0)).sum(1)
 
     return _reduce_rows(logits, target, rows, weight, ignore_index, reduction)
 
@@ -304,16 +314,12 @@ def _reduce_rows(
     labels = check_labels(
         logits, target, weight=weight, ignore_index=ignore_index, reduction=reduction
     )
-    labels = Labels(**{**vars(labels), "logits": precise(labels.logits)})
-    try:
-        losses = rows(labels.logits.log_softmax(1), labels)
-        if labels.class_weight is not None:
-            losses = losses * labels.class_weight[labels.index]
-    except (RuntimeError, IndexError) as error:
-        line = explain_index_error(labels, target, ignore_index) if is_plain(target) else None
-        if line is None:
-            raise
-        raise IndexError(line) from error
+    labels = replace(labels, logits=precise(labels.logits))
+    if is_plain(target):
+        refuse_classes_out_of_range(target, labels.logits.shape[1], ignore_index)
+    losses = rows(labels.logits.log_softmax(1), labels)
+    if labels.class_weight is not None:
+        losses = losses * labels.class_weight[labels.index]
     return labels.reduce(losses, reduction)
 
 

@@ -61,35 +61,45 @@ class _CurveLoss(torch.autograd.Function):
     ) -> Tensor:
         index = index.unsqueeze(1)
         scale = scale.unsqueeze(1) if isinstance(scale, Tensor) else scale
-        buffer, m, sums, is_finite = exp_of_others(logits, index)
-        slope, value = curve.slope(m), _value(m, curve)
-        if not is_finite:
-            certain = m == math.inf
-            for per_row, filler in ((slope, 0), (value, 0), (sums, 1)):
-                per_row.masked_fill_(certain, filler)
-        if normalize:
-            scale = scale / batch_weight(-2 * slope, scale)
-        finish_gradient(buffer, index, slope.mul_(scale), sums)
-        ctx.save_for_backward(logits, index, buffer)
-        ctx.scale, ctx.curve, ctx.total = scale, curve, total
-        losses = value.mul_(scale)
+        ctx.gradient, losses, ctx.scale = _pass(logits, index, curve, scale, normalize)
+        ctx.save_for_backward(logits, index)
+        ctx.curve, ctx.total = curve, total
         return losses.sum() if total else losses.squeeze(1)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        logits, index, buffer = ctx.saved_tensors
+        logits, index = ctx.saved_tensors
         if torch.is_grad_enabled():  # the caller will differentiate again
             m = margin(precise(logits), index.squeeze(1)).unsqueeze(1)
             losses = value_at_margin(m, ctx.curve) * ctx.scale
             losses = losses.sum() if ctx.total else losses.squeeze(1)
             (result,) = torch.autograd.grad(losses, logits, gradient, create_graph=True)
-        elif not ctx.total:
-            result = (buffer * gradient.unsqueeze(1)).to(logits.dtype)
-        elif gradient.device.type == "cpu" and gradient.item() == 1:
-            result = buffer
-        else:
-            result = (buffer * gradient).to(logits.dtype)
-        return result, None, None, None, None, None
+            return result, None, None, None, None, None
+        # It is given away, as whoever gets it may change it; a second time it is made anew.
+        result, ctx.gradient = ctx.gradient, None
+        if result is None:
+            result, _, _ = _pass(logits, index, ctx.curve, ctx.scale, False)
+        if not ctx.total:
+            result.mul_(gradient.unsqueeze(1))
+        elif gradient.device.type != "cpu" or gradient.item() != 1:
+            result.mul_(gradient)
+        return result.to(logits.dtype), None, None, None, None, None
+
+
+def _pass(
+    logits: Tensor, index: Tensor, curve: Curve, scale: Tensor | float, normalize: bool
+) -> tuple[Tensor, Tensor, Tensor | float]:
+    """The gradient of the summed losses, the scaled losses and the scale after normalising."""
+    buffer, m, sums, is_finite = exp_of_others(logits, index)
+    slope, value = curve.slope(m), _value(m, curve)
+    if not is_finite:
+        silence(buffer, m == math.inf, slope, value, sums)
+        if isinstance(scale, Tensor):
+            silence(buffer, scale == 0, slope, value, sums)
+    if normalize:
+        scale = scale / batch_weight(-2 * slope, scale)
+    finish_gradient(buffer, index, slope.mul_(scale), sums)
+    return buffer, value.mul_(scale), scale
 
 
 def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor, bool]:
@@ -100,17 +110,16 @@ def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor
         index: Labels, shape (N, 1) or (N, 1, D), int64 in [0, C).
 
     Returns:
-        ``exp(z_j - max)`` with 0 at the label, shape and dtype of ``logits``; the margins and the
-        sums of the first over the classes, shape of ``index``, float32 or float64; and whether
-        the margins are known to be finite (on an accelerator no: to look would be to wait).
+        ``exp(z_j - max)`` with 0 at the label, shape of ``logits``; the margins and the sums of
+        the first over the classes, shape of ``index``; all float32 or float64. And whether the
+        margins are known to be finite (on an accelerator no: to look would be to wait).
     """
     own = precise(logits.gather(1, index))
+    buffer = torch.empty_like(logits, dtype=own.dtype, memory_format=torch.contiguous_format)
     step = max(1, _PIECE * len(logits) // max(1, logits.numel()))
     if len(logits) <= step:
-        buffer = logits.scatter(1, index, -math.inf)
-        largest, sums = _exp_in_place(buffer)
+        largest, sums = _exp_in_place(buffer.copy_(logits).scatter_(1, index, -math.inf))
     else:
-        buffer = torch.empty_like(logits, memory_format=torch.contiguous_format)
         pieces = zip(*(torch.split(t, step) for t in (logits, index, buffer)), strict=True)
         parts = [
             _exp_in_place(out.copy_(piece).scatter_(1, at, -math.inf)) for piece, at, out in pieces
@@ -118,9 +127,27 @@ def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor
         largest, sums = (torch.cat(part) for part in zip(*parts, strict=True))
     m = own - largest - sums.log()
     is_finite = m.device.type == "cpu" and math.isfinite(m.sum().item())
-    if not is_finite:
+    if not is_finite:  # as in margin()
+        m.clamp_(max=torch.finfo(m.dtype).max)
+        m.masked_fill_((sums == 0) & own.isfinite(), math.inf)
         m.masked_fill_(own == math.inf, math.nan)
     return buffer, m, sums, is_finite
+
+
+def silence(buffer: Tensor, rows: Tensor, slope: Tensor, value: Tensor, sums: Tensor) -> None:
+    """Gives some rows loss 0 and gradient 0, in place, whatever their logits are.
+
+    Args:
+        buffer: As returned by ``exp_of_others``, shape (N, C) or (N, C, D).
+        rows: Which ones, shape (N, 1) or (N, 1, D).
+        slope: Slopes, shape of ``rows``.
+        value: Values, shape of ``rows``.
+        sums: As returned by ``exp_of_others``.
+    """
+    buffer.masked_fill_(rows, 0)
+    slope.masked_fill_(rows, 0)
+    value.masked_fill_(rows, 0)
+    sums.masked_fill_(rows, 1)
 
 
 def finish_gradient(buffer: Tensor, index: Tensor, on_label: Tensor, sums: Tensor) -> None:
@@ -133,17 +160,14 @@ def finish_gradient(buffer: Tensor, index: Tensor, on_label: Tensor, sums: Tenso
         sums: As returned, nowhere 0.
     """
     buffer.mul_(on_label.div(sums).neg_())
-    buffer.scatter_(1, index, on_label.to(buffer.dtype))
+    buffer.scatter_(1, index, on_label)
 
 
 def _exp_in_place(masked: Tensor) -> tuple[Tensor, Tensor]:
     """Largest logit and sum of exponentials of each row, which replace the logits."""
-    work = precise(masked)  # the same tensor unless the logits are of half precision
     # With no finite logit among the others the largest is -inf, and -inf - -inf is NaN.
-    largest = work.amax(1, keepdim=True).clamp_(min=torch.finfo(work.dtype).min)
-    sums = work.sub_(largest).mul_(_LOG2_E).exp2_().sum(1, keepdim=True)
-    if work is not masked:
-        masked.copy_(work)
+    largest = masked.amax(1, keepdim=True).clamp_(min=torch.finfo(masked.dtype).min)
+    sums = masked.sub_(largest).mul_(_LOG2_E).exp2_().sum(1, keepdim=True)
     return largest, sums
 
 

@@ -95,16 +95,17 @@ def check_labels(
     ):
         _refuse(logits, target, weight, ignore_index, label_smoothing)
     precise = precise_dtype(logits)
-    dtype = precise if _is_autocast(logits.device.type) else logits.dtype
+    dtype = precise if is_autocast(logits.device.type) else logits.dtype
     logits, target = (logits, target) if batched else (logits.unsqueeze(0), target.unsqueeze(0))
     if weight is not None:
         weight = weight.detach().to(precise)
     if is_probability:
         return Labels(logits, None, target.to(precise), None, weight, dtype, batched)
+    target = target.long()  # first: -100 would wrap around among bytes
     is_valid = target != ignore_index
     if _all_on_cpu(is_valid):
-        return Labels(logits, target.long(), None, None, weight, dtype, batched)
-    index = target.long().masked_fill(~is_valid, 0)
+        return Labels(logits, target, None, None, weight, dtype, batched)
+    index = target.masked_fill(~is_valid, 0)
     return Labels(logits, index, None, is_valid, weight, dtype, batched)
 
 
@@ -113,17 +114,19 @@ def precise_dtype(logits: Tensor) -> torch.dtype:
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
-def explain_index_error(labels: Labels, target: Tensor, ignore_index: int) -> str | None:
-    """One line on the first class that is out of range, or None if all are in range."""
-    num_classes = labels.logits.shape[1]
+def refuse_classes_out_of_range(target: Tensor, num_classes: int, ignore_index: int) -> None:
+    """Raises if a class target is not a class and not the one to ignore.
+
+    Raises:
+        IndexError: As torch's cross entropy does.
+    """
+    target = target.long()
     outside = ((target < 0) | (target >= num_classes)) & (target != ignore_index)
-    if labels.index is None or not bool(outside.any()):
-        return None
-    value = int(target[outside].flatten()[0]) if target.dim() else int(target)
-    return (
-        f"Target {value} is out of bounds: target must be in [0, {num_classes}) "
-        f"or ignore_index={ignore_index}"
-    )
+    if bool(outside.any()):
+        raise IndexError(
+            f"Target {int(target[outside].flatten()[0])} is out of bounds: target must be in "
+            f"[0, {num_classes}) or ignore_index={ignore_index}"
+        )
 
 
 def is_plain(*tensors: Tensor) -> bool:
@@ -137,7 +140,8 @@ def is_plain(*tensors: Tensor) -> bool:
     )
 
 
-def _is_autocast(device_type: str) -> bool:
+def is_autocast(device_type: str) -> bool:
+    """Whether autocast is on for this kind of device."""
     return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
 
 

@@ -1,6 +1,7 @@
 """Classifier and loss in one, for so many classes that the logits would not fit."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +12,14 @@ from imae._checks import check_choice
 from imae.curves.base import Curve
 from imae.errors import ArgumentError
 from imae.losses.functional import NORMALIZATIONS, curve_loss
-from imae.losses.kernel import exp_of_others, finish_gradient
-from imae.losses.labels import check_labels, explain_index_error, is_plain
+from imae.losses.kernel import exp_of_others, finish_gradient, silence
+from imae.losses.labels import (
+    check_labels,
+    is_autocast,
+    is_plain,
+    precise_dtype,
+    refuse_classes_out_of_range,
+)
 from imae.losses.margin import batch_weight
 
 # Logits that exist at one time: 16 MiB of float32. Fewer make the matrix products inefficient.
@@ -80,22 +87,27 @@ def linear_curve_loss(
     labels = check_labels(
         stand_in, row_target, weight=weight, ignore_index=ignore_index, reduction=reduction
     )
-    line = explain_index_error(labels, row_target, ignore_index)
-    if line is not None:
-        raise IndexError(line)
-    scale = labels.row_scale()
+    refuse_classes_out_of_range(row_target, class_weight.shape[0], ignore_index)
+    total = labels.total_scale() if reduction == "mean" else 1
+    counts = labels.row_scale()
+    if counts is None:
+        counts = torch.ones_like(row_target, dtype=precise_dtype(features))
+    scale = (counts / total).masked_fill(counts == 0, 0)
+    inputs = [rows, class_weight, bias]
+    device_type = features.device.type
+    if is_autocast(device_type):
+        half = torch.get_autocast_dtype(device_type)
+        inputs = [None if each is None else each.to(half) for each in inputs]
     apply: Callable[..., Tensor] = _LinearCurveLoss.apply
-    loss = apply(
-        rows,
-        class_weight,
-        bias,
-        labels.index,
-        curve,
-        torch.ones_like(row_target, dtype=torch.float32) if scale is None else scale,
-        reduction,
-        normalize is not None,
-    )
-    return (loss.view_as(target) if reduction == "none" else loss).to(labels.dtype)
+    with torch.autocast(device_type, enabled=False):
+        loss = apply(
+            *inputs, labels.index, curve, scale, reduction != "none", normalize is not None
+        )
+    if reduction == "none":
+        loss = loss.view_as(target)
+    else:  # no row counts: NaN, and a gradient of 0, as torch has it
+        loss = loss.masked_fill(torch.as_tensor(total == 0, device=loss.device), math.nan)
+    return loss.to(labels.dtype)
 
 
 class _LinearCurveLoss(torch.autograd.Function):
@@ -108,42 +120,45 @@ class _LinearCurveLoss(torch.autograd.Function):
         index: Tensor,
         curve: Curve,
         scale: Tensor,
-        reduction: str,
+        total: bool,
         normalize: bool,
     ) -> Tensor:
-        ctx.is_total = reduction != "none"
-        wanted = any(ctx.needs_input_grad[:3]) and ctx.is_total
+        # A gradient in float16 must wait for the loss scale that keeps it from vanishing.
+        at_once = total and any(ctx.needs_input_grad[:3]) and features.dtype != torch.float16
         losses, weights, gradients = _sweep(
-            features, class_weight, bias, index, curve, scale, wanted
+            features, class_weight, bias, index, curve, scale, at_once
         )
-        factor = scale.sum().reciprocal() if reduction == "mean" else scale.new_ones(())
-        if normalize:
-            factor = factor / batch_weight(weights, scale)
-        ctx.curve, ctx.scale, ctx.factor, ctx.has_bias = curve, scale, factor, bias is not None
-        # No row counts: the mean is NaN, and the gradient 0, as torch has it.
-        safe = factor.masked_fill(~factor.isfinite(), 0)
-        ctx.gradients = tuple(None if g is None else g.mul_(safe) for g in gradients)
+        factor = 1 / batch_weight(weights, scale) if normalize else scale.new_ones(())
+        ctx.gradients = [None if g is None else g.mul_(factor) for g in gradients]
+        ctx.curve, ctx.scale = curve, scale * factor
+        ctx.total, ctx.at_once = total, at_once
         ctx.save_for_backward(features, class_weight, index, *([] if bias is None else [bias]))
-        return losses.sum() * factor if ctx.is_total else losses * factor
+        losses = losses * factor
+        return losses.sum() if total else losses
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        features, class_weight, index, *rest = ctx.saved_tensors
-        inputs = [features, class_weight, *rest]
+        features, class_weight, index, *bias = ctx.saved_tensors
+        inputs = [features, class_weight, *bias]
         if torch.is_grad_enabled():  # the caller will differentiate again
-            logits = linear(features, class_weight, *rest)
-            losses = curve_loss(logits, index, ctx.curve, reduction="none")
-            losses = losses * (ctx.scale * ctx.factor)
-            losses = losses.sum() if ctx.is_total else losses
-            results: tuple[Tensor | None, ...] = torch.autograd.grad(
+            logits = linear(features, class_weight, *bias)
+            losses = curve_loss(logits, index, ctx.curve, reduction="none") * ctx.scale
+            losses = losses.sum() if ctx.total else losses
+            results: Sequence[Tensor | None] = torch.autograd.grad(
                 losses, inputs, gradient, create_graph=True, allow_unused=True
             )
-        elif ctx.is_total:
-            results = tuple(None if g is None else g * gradient for g in ctx.gradients)
+        elif ctx.at_once:
+            results = [None if g is None else g * gradient for g in ctx.gradients]
         else:
-            scale = ctx.scale * ctx.factor * gradient
-            bias = rest[0] if ctx.has_bias else None
-            _, _, results = _sweep(features, class_weight, bias, index, ctx.curve, scale, True)
+            _, _, results = _sweep(
+                features,
+                class_weight,
+                bias[0] if bias else None,
+                index,
+                ctx.curve,
+                ctx.scale * gradient,
+                True,
+            )
         typed = [
             None if g is None else g.to(t.dtype) for g, t in zip(results, inputs, strict=False)
         ]
@@ -158,33 +173,34 @@ def _sweep(
     curve: Curve,
     scale: Tensor,
     wanted: bool,
-) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
+) -> tuple[Tensor, Tensor, list[Tensor | None]]:
     """Scaled losses and plain weights of all rows and, if wanted, the three gradients."""
     on_features = torch.empty_like(features) if wanted else None
-    on_classes = torch.zeros_like(class_weight) if wanted else None
-    on_bias = torch.zeros_like(bias) if wanted and bias is not None else None
+    on_classes = torch.zeros_like(class_weight, dtype=scale.dtype) if wanted else None
+    on_bias = torch.zeros_like(bias, dtype=scale.dtype) if wanted and bias is not None else None
     losses, weights = torch.empty_like(scale), torch.empty_like(scale)
     step = max(1, _PIECE // max(1, class_weight.shape[0]))
     for start in range(0, len(features), step):
         rows = slice(start, start + step)
-        logits = linear(features[rows], class_weight, bias)
         labels, factor = index[rows].unsqueeze(1), scale[rows].unsqueeze(1)
-        buffer, m, sums, _ = exp_of_others(logits, labels)
-        certain = m == torch.inf
-        slope = curve.slope(m).masked_fill_(certain, 0)
-        value = curve.value(m).masked_fill_(certain | (factor == 0), 0)
-        losses[rows] = value.squeeze(1)
-        weights[rows] = -2 * slope.squeeze(1)
-        if not wanted:
+        logits = linear(features[rows], class_weight, bias)
+        buffer, m, sums, is_finite = exp_of_others(logits, labels)
+        slope, value = curve.slope(m), curve.value(m)
+        if not is_finite:
+            silence(buffer, (m == math.inf) | (factor == 0), slope, value, sums)
+        losses[rows], weights[rows] = value.squeeze(1), -2 * slope.squeeze(1)
+        if on_features is None or on_classes is None:
             continue
-        finish_gradient(buffer, labels, slope * factor, sums.masked_fill_(certain, 1))
-        assert on_features is not None
-        assert on_classes is not None
-        on_features[rows] = buffer @ class_weight
-        on_classes.addmm_(buffer.t(), features[rows])
+        finish_gradient(buffer, labels, slope * factor, sums)
+        part = buffer.to(features.dtype)
+        on_features[rows] = part @ class_weight
+        if part.dtype == on_classes.dtype:
+            on_classes.addmm_(part.t(), features[rows])
+        else:
+            on_classes += part.t() @ features[rows]
         if on_bias is not None:
             on_bias += buffer.sum(0)
-    return losses * scale, weights, (on_features, on_classes, on_bias)
+    return losses * scale, weights, [on_features, on_classes, on_bias]
 
 
 def _check_shapes(

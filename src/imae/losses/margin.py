@@ -39,8 +39,11 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     total = (others - shift).exp().sum(1, keepdim=True)
     alone = total == 0
     rest = shift + total.masked_fill(alone, 1).log()
-    m = (own - rest).masked_fill(alone & own.isfinite(), math.inf)
-    return m.masked_fill(own == math.inf, math.nan).squeeze(1)
+    # A gap beyond the float range is the largest number: +inf is kept for a label without rival.
+    # What is beyond is taken off as a constant, so that the gradient passes; +inf becomes NaN.
+    half = (own / 2 - rest / 2 - torch.finfo(logits.dtype).max / 2).detach()
+    m = own - 2 * half.clamp(min=0) - rest
+    return m.masked_fill(alone & own.isfinite(), math.inf).squeeze(1)
 
 
 def margins(logits: Tensor) -> Tensor:
@@ -88,10 +91,6 @@ class _ValueAtMargin(torch.autograd.Function):
         (m,) = ctx.saved_tensors
         return gradient * ctx.curve.slope(m), None
 
-
-class _ValueAtMarginForward(_ValueAtMargin):
-    """The same with forward-mode differentiation, which the compiler does not take."""
-
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
         (m,) = ctx.saved_tensors
@@ -115,9 +114,14 @@ def value_at_margin(m: Tensor, curve: Curve) -> Tensor:
         tensor([-0., 0.])
     """
     certain = m == math.inf
-    function = _ValueAtMargin if torch.compiler.is_compiling() else _ValueAtMarginForward
-    apply: Callable[..., Tensor] = function.apply
-    return apply(m.masked_fill(certain, 0), curve).masked_fill(certain, 0)
+    m = m.masked_fill(certain, 0)
+    if torch.compiler.is_compiling():
+        # The compiler takes no autograd function with a jvp, and makes one derivative only: the
+        # tangent at the margin has the right value and the right slope.
+        at = m.detach()
+        return (curve.value(at) + curve.slope(at) * (m - at)).masked_fill(certain, 0)
+    apply: Callable[..., Tensor] = _ValueAtMargin.apply
+    return apply(m, curve).masked_fill(certain, 0)
 
 
 def weight_at_margin(m: Tensor, curve: Curve) -> Tensor:

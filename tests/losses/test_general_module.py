@@ -1,0 +1,107 @@
+import copy
+import pickle
+
+import pytest
+import torch
+
+from imae.curves import MAE
+from imae.losses import (
+    BootstrapLoss,
+    CorrectedLoss,
+    LabelSmoothingLoss,
+    NormalizedCELoss,
+    backward_correction,
+    bootstrap_loss,
+    forward_correction,
+    label_smoothing_loss,
+    normalized_cross_entropy,
+)
+
+NOISE = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.1, 0.6]])
+LOGITS = torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.2, 0.1], [0.0, 0.5, 0.4], [2.0, 1.0, 0.0]])
+TARGET = torch.tensor([0, 2, 1, 1])
+PAIRS = {
+    "smoothing": (
+        lambda **o: LabelSmoothingLoss(0.3, **o),
+        lambda **o: label_smoothing_loss(LOGITS, TARGET, smoothing=0.3, **o),
+    ),
+    "smoothing by default": (
+        LabelSmoothingLoss,
+        lambda **o: label_smoothing_loss(LOGITS, TARGET, **o),
+    ),
+    "soft bootstrap": (
+        lambda **o: BootstrapLoss(0.6, **o),
+        lambda **o: bootstrap_loss(LOGITS, TARGET, beta=0.6, **o),
+    ),
+    "hard bootstrap": (
+        lambda **o: BootstrapLoss(0.6, hard=True, **o),
+        lambda **o: bootstrap_loss(LOGITS, TARGET, beta=0.6, hard=True, **o),
+    ),
+    "bootstrap by default": (BootstrapLoss, lambda **o: bootstrap_loss(LOGITS, TARGET, **o)),
+    "forward": (
+        lambda **o: CorrectedLoss(NOISE, **o),
+        lambda **o: forward_correction(LOGITS, TARGET, NOISE, **o),
+    ),
+    "backward": (
+        lambda **o: CorrectedLoss(NOISE, backward=True, **o),
+        lambda **o: backward_correction(LOGITS, TARGET, NOISE, **o),
+    ),
+    "normalized": (
+        lambda **o: NormalizedCELoss(2.0, **o),
+        lambda **o: normalized_cross_entropy(LOGITS, TARGET, scale=2.0, **o),
+    ),
+    "normalized and passive": (
+        lambda **o: NormalizedCELoss(passive=MAE(), **o),
+        lambda **o: normalized_cross_entropy(LOGITS, TARGET, passive=MAE(), **o),
+    ),
+}
+EACH = pytest.mark.parametrize("name", PAIRS)
+
+
+@EACH
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_a_module_is_its_function_with_every_option(name, reduction):
+    build, function = PAIRS[name]
+    options = {
+        "weight": torch.tensor([0.5, 1.0, 2.0]),
+        "ignore_index": 2,
+        "reduction": reduction,
+    }
+    torch.testing.assert_close(build(**options)(LOGITS, TARGET), function(**options))
+    torch.testing.assert_close(build()(LOGITS, TARGET), function())
+
+
+@EACH
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_are_equal(name, copied):
+    module = PAIRS[name][0](weight=torch.tensor([0.5, 1.0, 2.0]))
+    twin = copied(module)
+    assert type(twin) is type(module)
+    torch.testing.assert_close(twin(LOGITS, TARGET), module(LOGITS, TARGET))
+
+
+@EACH
+def test_state_is_what_the_loss_needs(name):
+    module = PAIRS[name][0]()
+    expected = ["transition"] if isinstance(module, CorrectedLoss) else []
+    assert list(module.state_dict()) == expected
+    assert list(PAIRS[name][0](weight=torch.ones(3)).state_dict()) == ["weight", *expected]
+
+
+def test_the_transition_moves_with_the_module():
+    module = CorrectedLoss(NOISE)
+    assert module.double().transition.dtype == torch.float64
+    other = CorrectedLoss(torch.eye(3))
+    other.load_state_dict(CorrectedLoss(NOISE).state_dict())
+    torch.testing.assert_close(other(LOGITS, TARGET), CorrectedLoss(NOISE)(LOGITS, TARGET))
+
+
+@pytest.mark.parametrize("name", ["soft bootstrap", "forward", "backward", "normalized"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
+def test_compiles_whole(name):
+    module = PAIRS[name][0]()
+    torch._dynamo.reset()
+    compiled = torch.compile(module, fullgraph=True, backend="eager")
+    result = compiled(LOGITS, TARGET)
+    torch._dynamo.reset()
+    torch.testing.assert_close(result, module(LOGITS, TARGET))
