@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .PHONY: demo test check docs slow bench clean
 
 demo: $(VENV)/installed
-	$(BIN)/imae curves --out figures
+	$(BIN)/imae demo --out demo
 
 test: $(VENV)/installed check
 	$(BIN)/python -m pytest -n 2 -q
@@ -25,6 +25,7 @@ docs: $(VENV)/installed
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/train.py
 
 # The constraints hold torch at a build that needs no accelerator packages and pin what was tested.
 $(VENV)/installed: pyproject.toml constraints.txt

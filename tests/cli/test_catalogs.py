@@ -3,13 +3,20 @@ import pytest
 from imae.cli.app import main
 from imae.curves import CURVES
 from imae.data.sources import SOURCES
+from imae.methods import METHODS
 from imae.models import MODELS
 from imae.noise import KINDS
 
 
 @pytest.mark.parametrize(
     ("kind", "catalog"),
-    [("losses", CURVES), ("noise", KINDS), ("models", MODELS), ("data", SOURCES)],
+    [
+        ("losses", CURVES),
+        ("methods", METHODS),
+        ("noise", KINDS),
+        ("models", MODELS),
+        ("data", SOURCES),
+    ],
 )
 def test_every_entry_is_listed_with_its_summary(kind, catalog, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")

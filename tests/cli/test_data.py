@@ -57,3 +57,12 @@ def test_errors_go_to_the_caller(app: typer.Typer, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["data", "verify", "cifar10", "--root", str(tmp_path)])
     assert isinstance(result.exception, DataError)
     assert "imae data fetch cifar10" in str(result.exception)
+
+
+def test_a_root_with_brackets_is_printed_as_it_is(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    result = CliRunner().invoke(app, ["data", "list", "--root", str(tmp_path / "[/red] sets")])
+    assert result.exit_code == 0
+    assert "[/red] sets" in result.output

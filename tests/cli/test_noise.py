@@ -64,17 +64,18 @@ def test_inputs_of_several_batches_are_features(split):
 
 
 @pytest.mark.parametrize(
-    ("spec", "mapping", "message"),
+    ("spec", "options", "message"),
     [
-        (NoiseSpec("pairs", 0.4), None, "needs --map FROM:TO"),
-        (NoiseSpec("symmetric", 0.4), "cat:dog", "got 'mapping'"),
-        (NoiseSpec("pairs", 0.4), "cat:wolf", "'wolf'"),
-        (NoiseSpec("cifar10_asymmetric", 0.4), None, "is for 10 classes"),
+        (NoiseSpec("pairs", 0.4), {}, "needs --map FROM:TO"),
+        (NoiseSpec("symmetric", 0.4), {"mapping": "cat:dog"}, "takes no --map; leave it out"),
+        (NoiseSpec("instance_dependent", 0.4), {"exact": True}, "takes no --exact; leave it out"),
+        (NoiseSpec("pairs", 0.4), {"mapping": "cat:wolf"}, "'wolf'"),
+        (NoiseSpec("cifar10_asymmetric", 0.4), {}, "is for 10 classes"),
     ],
 )
-def test_what_does_not_fit_is_refused(split, spec, mapping, message):
+def test_what_does_not_fit_is_refused(split, spec, options, message):
     with pytest.raises(ArgumentError, match=message):
-        corrupt_split(split, spec, seed=1, mapping=mapping)
+        corrupt_split(split, spec, seed=1, **options)
 
 
 @pytest.mark.parametrize(

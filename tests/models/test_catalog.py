@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -130,7 +131,9 @@ def test_counts_in_the_summaries_are_right(counted):
     assert f"{count:.{len(said.split('.')[1])}f}" == said
 
 
-@pytest.mark.parametrize(("num_classes", "seed"), [(1, 0), (0, 0), (2.0, 0), (True, 0), (2, -1)])
+@pytest.mark.parametrize(
+    ("num_classes", "seed"), [(1, 0), (0, 0), (2.0, 0), (True, 0), (2, -1), (2, 2**64), (2, 1.0)]
+)
 def test_bad_numbers_are_refused(num_classes, seed):
     with pytest.raises(ArgumentError, match=r"(num_classes|seed) must be"):
         build("mlp", num_classes=num_classes, seed=seed)
@@ -138,6 +141,12 @@ def test_bad_numbers_are_refused(num_classes, seed):
 
 def test_the_smallest_numbers_are_taken():
     assert build("mlp", num_classes=2, seed=0).classifier.out_features == 2
+
+
+def test_the_largest_seed_and_those_of_numpy_are_taken():
+    assert build("mlp", num_classes=2, seed=2**64 - 1).classifier.out_features == 2
+    plain, numpys = (build("mlp", num_classes=2, seed=seed) for seed in (3, np.int64(3)))
+    assert torch.equal(plain.classifier.weight, numpys.classifier.weight)
 
 
 def test_unknown_names_and_options_are_refused():

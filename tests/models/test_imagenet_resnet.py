@@ -1,6 +1,6 @@
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from imae.errors import ArgumentError
@@ -10,13 +10,9 @@ from imae.models.network import Network
 
 
 @pytest.fixture(scope="module")
-def network() -> Network:
+def network(mix_statistics) -> Network:
     network = build("resnet50", num_classes=1000).eval()
-    generator = torch.Generator().manual_seed(0)
-    for layer in network.modules():  # statistics that differ, so that no two can be mixed up
-        if isinstance(layer, nn.BatchNorm2d):
-            layer.running_mean.normal_(std=0.1, generator=generator)
-            layer.running_var.uniform_(0.5, 1.5, generator=generator)
+    mix_statistics(network)
     return network
 
 

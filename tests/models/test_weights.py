@@ -120,9 +120,10 @@ def test_files_of_old_versions_lack_counters_and_hold_vectors_as_rows(tmp_path):
     assert same(network, source)
 
 
-def test_half_precision_is_widened(tmp_path):
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16, torch.half, torch.double])
+def test_other_float_types_become_that_of_the_network(tmp_path, dtype):
     network = nn.Linear(2, 1)
-    state = {"weight": torch.tensor([[0.5, 2.0]]).half(), "bias": torch.ones(1).half()}
+    state = {"weight": torch.tensor([[0.5, 2.0]]).to(dtype), "bias": torch.ones(1).to(dtype)}
     load_weights(network, save(state, tmp_path / "net.pth"))
     assert network.weight.dtype == torch.float32
     assert network.weight.tolist() == [[0.5, 2.0]]
@@ -143,6 +144,11 @@ REFUSED = {
     "sparse numbers": ({"fc.bias": torch.zeros(3).to_sparse()}, "holds no state dict"),
     "numbers without values": ({"fc.bias": torch.zeros(3, device="meta")}, "holds no state dict"),
     "NaN": ({"fc.bias": torch.tensor([0, 0, torch.nan])}, "'fc.bias' holds NaN or infinity"),
+    "too large": ({"fc.bias": torch.full((3,), 1e300, dtype=torch.double)}, "'fc.bias' holds NaN"),
+    "counters alone": (
+        {"body.1.num_batches_tracked": torch.tensor(5), "fc.bias": torch.zeros(9)},
+        "none of its 2 tensors fits",
+    ),
     "a whole network": (nn.Linear(4, 3), "damaged, or holds more than tensors"),
 }
 

@@ -5,17 +5,17 @@ import hashlib
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from imae.errors import ArgumentError
 from imae.noise.asymmetric import CIFAR10_MAPPING
 from imae.noise.catalog import KINDS
-from imae.noise.draws import seeded
+from imae.noise.draws import draw_normal, seeded
 
 NUM_ROWS = 5000
-FEATURES = 0.3 * seeded(5).standard_normal((NUM_ROWS, 8))
+FEATURES = 0.3 * draw_normal((NUM_ROWS, 8), seeded(5))
 EXACT_KINDS = [entry.name for entry in KINDS if "exact" in entry.defaults]
 
 every_kind = pytest.mark.parametrize("kind", KINDS.names())
@@ -103,6 +103,7 @@ def test_the_part_of_wrong_labels_is_the_documented_one(kind, asked, wrong):
 
 
 @every_kind
+@settings(deadline=None)  # a busy machine is no failure
 @given(data=st.data(), rate=st.floats(0, 1, exclude_max=True), seed=st.integers(0, 2**128))
 def test_properties(kind, data, rate, seed):
     size = num_classes_of(kind)
@@ -124,6 +125,7 @@ def test_properties(kind, data, rate, seed):
 
 
 @pytest.mark.parametrize("kind", EXACT_KINDS)
+@settings(deadline=None)  # a busy machine is no failure
 @given(rows=st.integers(1, 300), rate=st.floats(0, 1, exclude_max=True), seed=st.integers(0, 99))
 def test_exact_mode_is_exact(kind, rows, rate, seed):
     clean = clean_labels(kind, rows)
@@ -186,7 +188,7 @@ def test_noise_of_a_named_set_wants_its_number_of_classes(kind, right):
         ("pairs", "95dd4b864d8c0ee917f9e5af657e1b2d078dd296638328184359b6793445e42d"),
         ("cifar10_asymmetric", "95dd4b864d8c0ee917f9e5af657e1b2d078dd296638328184359b6793445e42d"),
         ("cifar100_asymmetric", "59e30ce21f31d58cc88a5daacd2b3bc93c006651aa9c6aa6596554acd0de1566"),
-        ("instance_dependent", "7254ed3263f891d7c803c2d8cd88577dfed0fdf7912a07951a84c1d8a33541a3"),
+        ("instance_dependent", "3e73f592a906494aeb8a7b0249ffaaef70ae617553f06c4e8f9c813b7b38625f"),
     ],
 )
 def test_one_seed_gives_the_same_bytes_everywhere(kind, digest):

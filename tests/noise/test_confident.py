@@ -56,7 +56,7 @@ def test_what_is_not_a_probability_is_refused(probabilities, message):
         as_probabilities(probabilities)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 def test_the_softmax_of_any_float_type_is_let_pass(dtype):
     logits = torch.from_numpy(4 * seeded(2).standard_normal((50, 100)))
     probabilities = as_probabilities(logits.to(dtype).softmax(1))

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from scipy import stats
 
 from imae.errors import ArgumentError
-from imae.noise.draws import choose_rows, draw_by_class, draw_by_row, seeded
+from imae.noise.draws import choose_rows, draw_by_class, draw_by_row, draw_normal, seeded
 
 
 def test_a_seed_has_its_own_stream():
@@ -18,6 +19,15 @@ def test_bad_seeds_are_refused(seed):
 
 def test_zero_is_a_seed():
     assert 0 <= seeded(0).random() < 1
+
+
+def test_normal_numbers_are_normal_and_made_of_plain_draws():
+    first, second = seeded(1).random(2)
+    expected = np.sqrt(-2 * np.log(1 - first)) * np.cos(2 * np.pi * second)
+    assert draw_normal((1,), seeded(1)) == pytest.approx(expected, rel=1e-12)
+    numbers = draw_normal((200, 500), seeded(2))
+    assert numbers.shape == (200, 500)
+    assert stats.kstest(numbers.ravel(), "norm").pvalue > 1e-4
 
 
 @pytest.mark.parametrize(

@@ -57,13 +57,11 @@ def test_a_class_that_is_never_given_keeps_the_identity():
     assert np.array_equal(estimate_transition(probabilities, [0, 1]), np.eye(3))
 
 
-def test_a_class_that_is_given_but_never_confident_counts_as_right():
-    # Both rows labelled 1 lie below a threshold: their own is 0.3 and class 0 wants 0.9.
-    probabilities = np.array([[0.9, 0.05, 0.05]] * 4 + [[0.2, 0.1, 0.7], [0.2, 0.5, 0.3]])
-    labels = [0, 0, 0, 0, 1, 1]
-    assert estimate_transition(probabilities, labels)[1, 1] == 1
-    low = np.array([[0.6, 0.4], [0.6, 0.4], [0.4, 0.6], [0.4, 0.6]])
-    assert np.array_equal(estimate_transition(low, [0, 0, 1, 1]), np.eye(2))
+def test_a_class_that_is_given_but_nowhere_likely_keeps_the_identity():
+    # The row labelled 1 reaches the threshold of 0 too, and 0 is the more probable.
+    probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.95, 0.05]])
+    expected = [[2 / 3, 1 / 3], [0, 1]]
+    assert np.allclose(estimate_transition(probabilities, [0, 0, 1]), expected)
 
 
 def test_tensors_are_probabilities_and_labels():
@@ -87,6 +85,14 @@ def test_the_quantile_is_the_place_in_the_order():
     assert np.allclose(estimate, [[0.9, 0.1], [0.1, 0.9]])
     usual = estimate_transition_from_anchors(probabilities)
     assert np.allclose(usual, [[0.97, 0.03], [0.03, 0.97]])
+
+
+@pytest.mark.parametrize("rows", [2, 5, 40, 3000])
+def test_of_rows_that_are_equally_sure_the_first_is_the_anchor(rows):
+    others = np.linspace(0.0, 0.5, rows)
+    tied = np.stack([np.full(rows, 0.5), others, 0.5 - others], axis=1)
+    assert estimate_transition_from_anchors(tied, quantile=1.0)[0].tolist() == [0.5, 0.0, 0.5]
+    assert estimate_transition_from_anchors(tied[::-1])[0].tolist() == [0.5, 0.5, 0.0]
 
 
 @pytest.mark.parametrize("quantile", [-1e-9, 1 + 1e-9])

@@ -4,11 +4,11 @@ import torch
 from scipy import stats
 
 from imae.errors import ArgumentError
-from imae.noise.draws import seeded
+from imae.noise.draws import draw_normal, seeded
 from imae.noise.instance_dependent import instance_dependent
 
 CLEAN = np.arange(20_000) % 5
-FEATURES = seeded(9).standard_normal((20_000, 3, 2)).astype(np.float32)
+FEATURES = draw_normal((20_000, 3, 2), seeded(9)).astype(np.float32)
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.2, 0.4, 0.8, 0.95])
@@ -44,10 +44,10 @@ def test_probabilities_are_those_of_the_paper():
     clean, features = CLEAN[:40], FEATURES[:40].reshape(40, -1).astype(np.float64)
     noisy = instance_dependent(clean, features=features, rate=0.5, num_classes=5, seed=3)
     generator = seeded(3)
-    flip_rates = 0.5 + 0.1 * generator.standard_normal(40)
+    flip_rates = 0.5 + 0.1 * draw_normal((40,), generator)
     assert ((flip_rates > 0) & (flip_rates < 1)).all()
     uniform = generator.random(40)
-    projections = [generator.standard_normal((6, 5)) for _ in range(5)]
+    projections = [draw_normal((6, 5), generator) for _ in range(5)]
     expected = np.zeros((40, 5))
     for row, label in enumerate(clean):
         scores = features[row] @ projections[label]
@@ -59,6 +59,19 @@ def test_probabilities_are_those_of_the_paper():
     assert noisy.labels.tolist() == drawn
     means = [expected[clean == label].mean(axis=0) for label in range(5)]
     assert np.allclose(noisy.transition, means)
+
+
+def test_the_parts_of_a_large_class_are_put_together_in_order():
+    # Rows 5000 and up look like row 0 and come in other parts than it.
+    features = np.zeros((10_000, 2))
+    features[1:5000] = [1000.0, 0.0]
+    features[0] = features[5000:] = [0.0, 1000.0]
+    noisy = instance_dependent(
+        np.zeros(10_000, int), features=features, rate=0.9, num_classes=6, seed=2
+    )
+    looks = (features[:, 1] > 0).astype(int)
+    for look in (0, 1):
+        assert len(np.unique(noisy.labels[noisy.is_flipped & (looks == look)])) == 1
 
 
 def test_a_class_without_rows_keeps_the_identity():
@@ -84,7 +97,9 @@ def test_tensors_and_bytes_are_features():
         ([[1.0]], r"shape \(2, ...\)"),
         (np.empty((2, 0)), r"shape \(2, ...\)"),
         ([["a"], ["b"]], "must be numbers"),
-        ([[1.0], [float("nan")]], "finite, row 1"),
+        ([[1.0, 2.0], [1.0, float("nan")]], "finite, row 1"),
+        ([[float("inf"), 2.0], [1.0, 2.0]], "finite, row 0"),
+        ([[1.0, 2.0], [1.0, -float("inf")]], "finite, row 1"),
     ],
 )
 def test_bad_features_are_refused(features, message):

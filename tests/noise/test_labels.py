@@ -66,6 +66,12 @@ def test_a_tensor_that_needs_a_gradient_becomes_an_array():
     assert as_array("values", values).tolist() == [1.0, 1.0]
 
 
+def test_brain_floats_become_single_precision():
+    array = as_array("values", torch.tensor([0.5, 2.0], dtype=torch.bfloat16))
+    assert array.dtype == np.float32
+    assert array.tolist() == [0.5, 2.0]
+
+
 def test_the_realised_rate_is_the_mean_of_the_mask():
     noisy = NoisyLabels(
         labels=np.array([1, 1, 0, 1]),

@@ -1,4 +1,6 @@
 import csv
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +69,11 @@ def test_awkward_ids_come_back(path):
     assert_same(read_manifest(path), noisy, clean, AWKWARD)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    deadline=None,  # a busy machine is no failure
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=60,
+)
 @given(
     ids=st.lists(
         st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0")),
@@ -117,6 +123,36 @@ def test_a_matrix_that_always_changes_labels_comes_back(path):
     noisy = from_transition(CLEAN, transition=np.roll(np.eye(3), 1, axis=1), seed=1)
     write_manifest(path, noisy, CLEAN, IDS)
     assert_same(read_manifest(path), noisy, CLEAN, IDS)
+
+
+@pytest.mark.parametrize("rate", [-0.0, np.float64(0.25)])
+def test_every_form_of_a_rate_comes_back(path, rate):
+    noisy = replace(noise(CLEAN), rate=rate)
+    write_manifest(path, noisy, CLEAN, IDS)
+    assert_same(read_manifest(path), noisy, CLEAN, IDS)
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "made up"}, {"kind": ""}, {"rate": -0.1}, {"seed": -1}])
+def test_what_could_not_be_read_again_is_not_written(path, wrong):
+    with pytest.raises(ArgumentError, match="noisy must have a kind of one word"):
+        write_manifest(path, replace(noise(CLEAN), **wrong), CLEAN, IDS)
+    assert not path.exists()
+
+
+def test_the_longest_id_comes_back_and_a_longer_one_is_refused(path):
+    noisy, ids = noise(CLEAN), [*IDS[:4], "e" * 100_000]
+    write_manifest(path, noisy, CLEAN, ids)
+    assert_same(read_manifest(path), noisy, CLEAN, ids)
+    with pytest.raises(DataError, match=r"row id 'e{40}'\.\.\. has 100001 characters"):
+        write_manifest(path, noisy, CLEAN, [*IDS[:4], "e" * 100_001])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("absent.csv", "No such file or directory"), ("", "Is a directory")]
+)
+def test_a_path_without_a_file_is_refused(tmp_path, name, message):
+    with pytest.raises(DataError, match=f"{re.escape(str(tmp_path / name))}: {message}$"):
+        read_manifest(tmp_path / name)
 
 
 def test_a_spreadsheet_may_save_it(written):

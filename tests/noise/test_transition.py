@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imae.errors import ArgumentError
@@ -18,6 +18,11 @@ def test_rate_is_what_the_matrix_changes_on_average():
     assert noisy.seed == 1
 
 
+def test_the_rate_is_never_below_zero():
+    noisy = from_transition([0, 1], transition=np.eye(2) * (1 + 5e-7), seed=1)
+    assert noisy.rate == 0
+
+
 def test_labels_follow_the_matrix():
     clean = np.repeat(np.arange(3), 20_000)
     noisy = from_transition(torch.from_numpy(clean), transition=MATRIX, seed=2)
@@ -29,6 +34,7 @@ def test_labels_follow_the_matrix():
     assert np.array_equal(noisy.transition, MATRIX)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     weights=st.integers(2, 6).flatmap(
         lambda size: st.lists(

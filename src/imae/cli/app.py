@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from imae.errors import ImaeError
+from imae.errors import ArgumentError, ImaeError
 
 if TYPE_CHECKING:
     import typer
@@ -21,8 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = None if arguments is None else list(arguments)
     try:
         code = command(args=given, prog_name="imae", standalone_mode=False)
+    except ArgumentError as error:  # the only one that may list several problems, a line each
+        return _fail(*str(error).splitlines())
     except (ImaeError, OSError) as error:
-        return _fail(str(error))
+        return _fail(str(error), code=getattr(error, "code", 2))
     except (typer.Abort, KeyboardInterrupt):
         return _fail("stopped", code=130)
     except Exception as error:
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build() -> "typer.Typer":
     import typer
 
-    from imae.cli import catalogs, curves, data, noise
+    from imae.cli import catalogs, compare, curves, data, demo, noise, report, train
 
     app = typer.Typer(
         help="Train on labels you cannot trust, and find the ones that are wrong.",
@@ -55,7 +57,7 @@ def _build() -> "typer.Typer":
     ) -> None:
         del version  # its callback has done the work
 
-    for command in (curves, noise, data, catalogs):
+    for command in (demo, train, compare, report, curves, noise, data, catalogs):
         command.register(app)
     return app
 
@@ -70,6 +72,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-def _fail(message: str, *, code: int = 2) -> int:
-    print(f"imae: {' '.join(message.split())}", file=sys.stderr)
+def _fail(*problems: str, code: int = 2) -> int:
+    for problem in problems:
+        print(f"imae: {' '.join(problem.split())}", file=sys.stderr)
     return code

@@ -9,7 +9,7 @@ from rich.table import Table
 from imae._checks import check_choice
 from imae._registry import Catalog
 
-_KINDS = ("losses", "noise", "models", "data")
+_KINDS = ("losses", "methods", "noise", "models", "data")
 
 
 def register(app: typer.Typer) -> None:
@@ -40,6 +40,10 @@ def _catalog(kind: str) -> Catalog[Any]:
         from imae.curves import CURVES
 
         return CURVES
+    if kind == "methods":
+        from imae.methods import METHODS
+
+        return METHODS
     if kind == "noise":
         from imae.noise import KINDS
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from imae.data.sources.catalog import SETS
@@ -26,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def list_sets(root: Path | None = _ROOT) -> None:
     """Prints every named set, its size, where it comes from and whether it is here."""
     folder = data_root(root)
-    table = Table(title=f"data sets in {folder}")
+    table = Table(title=f"data sets in {escape(str(folder))}")
     table.add_column("name", no_wrap=True)
     table.add_column("rows", justify="right")
     table.add_column("classes", justify="right")

@@ -1,5 +1,6 @@
 """`imae noise`: a label file with noise of a known kind."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def register(app: typer.Typer) -> None:
         exact: bool = typer.Option(False, "--exact", help="Change exactly this part of the rows."),
         root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
     ) -> None:
-        """Write the labels of DATA with noise of a known kind."""
+        """Writes the labels of DATA with noise of a known kind."""
         from imae.data import load
 
         spec = NoiseSpec(kind, rate)  # refused before the data is read
@@ -60,6 +61,10 @@ def corrupt_split(
     options = KINDS.find(spec.kind).defaults
     if "mapping" in options and mapping is None:
         raise ArgumentError(f"noise {spec.kind!r} needs --map FROM:TO,FROM:TO")
+    if "mapping" not in options and mapping is not None:
+        raise ArgumentError(f"noise {spec.kind!r} takes no --map; leave it out")
+    if "exact" not in options and exact:
+        raise ArgumentError(f"noise {spec.kind!r} takes no --exact; leave it out")
     return apply(
         spec,
         split.labels,
@@ -72,10 +77,8 @@ def corrupt_split(
 
 
 def _features(split: Split) -> NDArray[np.float32]:
-    parts = [
-        split.inputs.batch(rows, generator=None).flatten(1).numpy()
-        for rows in np.array_split(
-            np.arange(len(split)), range(_ROWS_AT_ONCE, len(split), _ROWS_AT_ONCE)
-        )
-    ]
-    return np.concatenate(parts)
+    features = np.empty((len(split), math.prod(split.inputs.shape)), dtype=np.float32)
+    for start in range(0, len(split), _ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(split)))
+        features[rows] = split.inputs.batch(rows, generator=None).flatten(1).numpy()
+    return features

@@ -42,8 +42,9 @@ class BNInception(Network):
     """BN-Inception (GoogLeNet V2): ten inception blocks and an embedding of 1,024 numbers.
 
     The names and shapes are those of the published ``bn_inception`` weights, which expect pixels
-    of 0 to 255 in the order blue, green, red, less the mean (104, 117, 128). Any image size works,
-    for example 224 x 224 and the paper's 227 x 227: the last pooling takes the whole map.
+    of 0 to 255 in the order blue, green, red, less the mean (104, 117, 128). Any image size
+    from 7 x 7 on works, for example 224 x 224 and the paper's 227 x 227: the last pooling takes
+    the whole map.
 
     Args:
         num_classes: Number of classes C.

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from imae._checks import check_integer
+from imae._checks import check_integer, check_interval
 from imae._registry import Catalog, Entry
 from imae.errors import ArgumentError
 from imae.models.bn_inception import BNInception
@@ -95,13 +95,13 @@ def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Netw
         name: Name in the catalog, or ``package.module:function`` for a function of the user's
             that takes ``num_classes`` and returns a module.
         num_classes: Number of classes C, at least 2.
-        seed: Seed of the start weights, not negative.
+        seed: Seed of the start weights, in [0, 2**64).
         options: Further keywords of the network: `input_options` gives those that follow from the
             data.
 
     Raises:
-        ArgumentError: If the name is unknown, the network takes no such option, or the function
-            is not found or returns no module.
+        ArgumentError: If the name is unknown, a number is out of range, the network takes no
+            such option, or the function is not found or returns no module.
 
     Examples:
         >>> network = build("resnet20", num_classes=10, seed=1)
@@ -110,10 +110,11 @@ def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Netw
     """
     check_integer("num_classes", num_classes, low=2)
     check_integer("seed", seed, low=0)
+    check_interval("seed", seed, low=0, high=2**64, open_high=True)
     # Layers draw from the global generator when they are made. Seeding only the generator of the
     # CPU leaves those of other devices alone, which the block would not put back.
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(int(seed))
         if ":" in name:
             return build_custom(name, num_classes=num_classes, **options)
         return MODELS.build(name, num_classes=num_classes, **options)

@@ -108,10 +108,11 @@ def load_weights(network: nn.Module, path: str | os.PathLike[str]) -> WeightsRep
         if tensor.shape == (1, *own[name].shape):
             tensor = tensor[0]  # torch before 0.2 saved the vectors of a batch norm so
         if tensor.shape == own[name].shape:
-            fitting[name] = tensor
+            # Before the check: a large double is infinite in single precision.
+            fitting[name] = tensor.to(own[name].dtype)
         else:
             mismatched.append(Mismatch(name, tuple(tensor.shape), tuple(own[name].shape)))
-    if not fitting:
+    if all(_is_counter(name) for name in fitting):  # they fit every network
         raise DataError(
             f"{path}: none of its {len(given)} tensors fits the network "
             f"(file: {_some(given)}; network: {_some(own)})"

@@ -1,6 +1,6 @@
 """Random draws that are the same on every machine.
 
-All of them are made from `Generator.random`, which turns each 64-bit output of PCG64 into one
+All of them are made from ``Generator.random``, which turns each 64-bit output of PCG64 into one
 float; the algorithms of numpy's other distributions may change from one release to the next.
 """
 
@@ -22,6 +22,25 @@ def seeded(seed: int) -> np.random.Generator:
     """
     check_integer("seed", seed, low=0)
     return np.random.Generator(np.random.PCG64(seed))
+
+
+def draw_normal(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float64]:
+    """Normal numbers of mean 0 and variance 1.
+
+    Args:
+        shape: Shape of the result.
+        generator: Source of two draws for each number.
+
+    Examples:
+        >>> draw_normal((2, 3), seeded(1)).shape
+        (2, 3)
+
+    Reference:
+        Box and Muller, "A Note on the Generation of Random Normal Deviates", Annals of
+        Mathematical Statistics 1958.
+    """
+    radius = np.sqrt(-2 * np.log1p(-generator.random(shape)))
+    return np.asarray(radius * np.cos(2 * np.pi * generator.random(shape)), dtype=np.float64)
 
 
 def choose_rows(

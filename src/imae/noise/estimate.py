@@ -20,8 +20,8 @@ def estimate_transition(probabilities: ArrayOrTensor, labels: ArrayOrTensor) -> 
         transition[i, j] = joint[j, i] / sum_j joint[j, i]
 
     The model must not have learned these very labels by heart: take probabilities of held-out
-    rows (cross-validation) or of a model that resists wrong labels. A class that is given but
-    never confidently counts as right; one that is nowhere likely keeps its labels.
+    rows (cross-validation) or of a model that resists wrong labels. A class that is nowhere
+    the likely one keeps its labels.
 
     Args:
         probabilities: Of the classes, shape (N, C), rows sum to one.
@@ -60,6 +60,7 @@ def estimate_transition_from_anchors(
 
         transition[i] = probabilities of the row that stands at ``quantile`` by class i
 
+    Of rows with equal probabilities of class i, the first is taken.
     The model must have learned the *given* labels and be calibrated: its probabilities for a row
     that surely is of class i then are the chances of each given label. A quantile of 1 takes the
     surest row; a little less keeps out rows that were learned by heart.
@@ -87,7 +88,8 @@ def estimate_transition_from_anchors(
     check_interval("quantile", quantile, low=0.0, high=1.0)
     rows = as_probabilities(probabilities)
     place = int(quantile * (len(rows) - 1))
-    anchors = np.argpartition(rows, place, axis=0)[place]
+    # The first row of that value: argpartition's choice among equals differs between machines.
+    anchors = (rows == np.partition(rows, place, axis=0)[place]).argmax(axis=0)
     return _rows_to_one(rows[anchors].astype(np.float64))
 
 

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from imae._checks import check_interval
 from imae.errors import ArgumentError
-from imae.noise.draws import draw_by_row, seeded
+from imae.noise.draws import draw_by_row, draw_normal, seeded
 from imae.noise.labels import ArrayOrTensor, NoisyLabels, as_array, as_labels
 
 _SPREAD = 0.1  # of the flip rates of the rows about the asked rate, in the reference
+_ROWS_AT_ONCE = 256
 
 
 def instance_dependent(
@@ -63,10 +64,10 @@ def instance_dependent(
     transition = np.eye(num_classes)
     for label in range(num_classes):
         # Drawn for absent classes too, so that a class's noise does not depend on the others.
-        projection = generator.standard_normal((inputs.shape[1], num_classes))
+        projection = draw_normal((inputs.shape[1], num_classes), generator)
         rows = np.flatnonzero(clean == label)
         if len(rows):
-            scores = inputs[rows].astype(np.float64) @ projection
+            scores = _scores(inputs, rows, projection)
             probabilities = _flip_probabilities(scores, label, flip_rates[rows])
             given[rows] = draw_by_row(probabilities, uniform[rows])
             transition[label] = probabilities.mean(axis=0)
@@ -87,7 +88,8 @@ def _as_features(features: ArrayOrTensor, *, rows: int) -> NDArray[Any]:
     if array.dtype.kind not in "iuf":
         raise ArgumentError(f"features must be numbers, got {array.dtype}")
     flat = array.reshape(rows, -1)
-    bad = ~np.isfinite(flat).all(axis=1)
+    # The ends of a row show what is in it, and take no memory for a mask of all features.
+    bad = ~(np.isfinite(flat.min(axis=1)) & np.isfinite(flat.max(axis=1)))
     if bad.any():
         raise ArgumentError(f"features must be finite, row {int(bad.argmax())} is not")
     return flat
@@ -96,16 +98,23 @@ def _as_features(features: ArrayOrTensor, *, rows: int) -> NDArray[Any]:
 def _flip_rates(rate: float, rows: int, generator: np.random.Generator) -> NDArray[np.float64]:
     if rate == 0:
         return np.zeros(rows)
-    rates = rate + _SPREAD * generator.standard_normal(rows)
+    rates = rate + _SPREAD * draw_normal((rows,), generator)
     while (outside := (rates < 0) | (rates > 1)).any():
-        rates[outside] = rate + _SPREAD * generator.standard_normal(int(outside.sum()))
+        rates[outside] = rate + _SPREAD * draw_normal((int(outside.sum()),), generator)
     return rates
+
+
+def _scores(
+    inputs: NDArray[Any], rows: NDArray[np.int64], projection: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    # In parts: the inputs of a large class would take twice their memory again in float64.
+    parts = np.array_split(rows, range(_ROWS_AT_ONCE, len(rows), _ROWS_AT_ONCE))
+    return np.concatenate([inputs[part].astype(np.float64) @ projection for part in parts])
 
 
 def _flip_probabilities(
     scores: NDArray[np.float64], label: int, flip_rates: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    scores = scores.copy()
     scores[:, label] = -np.inf
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     probabilities = flip_rates[:, None] * weights / weights.sum(axis=1, keepdims=True)

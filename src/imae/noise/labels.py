@@ -85,6 +85,8 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
     """
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
+        if values.dtype is torch.bfloat16:
+            values = values.float()  # numpy has no such type
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:

@@ -24,6 +24,7 @@ from imae.errors import ArgumentError, DataError
 from imae.noise.labels import ArrayOrTensor, NoisyLabels, as_labels
 
 _COLUMNS = ["row_id", "given", "clean"]
+_LONGEST_ID = 100_000  # the csv module reads fields of up to 131,072 characters
 _FIRST_LINE = re.compile(
     r"# imae-labels 1 (?P<facts>kind=(?P<kind>\w+) rate=(?P<rate>[0-9]+(\.[0-9]+)?(e-[0-9]+)?) "
     r"seed=(?P<seed>[0-9]{1,4000}) classes=(?P<classes>[0-9]{1,9})) sha256=(?P<digest>[0-9a-f]{64})"
@@ -82,7 +83,8 @@ def write_manifest(
         row_ids: Name of every row, shape (N,), no two alike.
 
     Raises:
-        ArgumentError: If the lengths differ or ``clean`` is not what the noise started from.
+        ArgumentError: If the lengths differ, ``clean`` is not what the noise started from, or
+            the kind is not one word.
         DataError: If a row id stands twice or cannot be written as text.
 
     Examples:
@@ -106,9 +108,16 @@ def write_manifest(
     if not np.array_equal(noisy.labels != before, noisy.is_flipped):
         raise ArgumentError("clean must be the labels that the noise started from")
     _check_ids(ids)
-    facts = f"kind={noisy.kind} rate={noisy.rate!r} seed={noisy.seed} classes={num_classes}"
+    rate = float(noisy.rate) + 0.0  # a rate of -0.0 is 0.0
+    facts = f"kind={noisy.kind} rate={rate!r} seed={noisy.seed} classes={num_classes}"
+    first = f"# imae-labels 1 {facts} sha256={_digest(facts, ids, noisy.labels, before)}"
+    if _FIRST_LINE.fullmatch(first) is None:
+        raise ArgumentError(
+            "noisy must have a kind of one word, and a rate and a whole seed of at least 0, "
+            f"got kind {noisy.kind!r}, rate {noisy.rate!r} and seed {noisy.seed!r}"
+        )
     text = io.StringIO(newline="")
-    text.write(f"# imae-labels 1 {facts} sha256={_digest(facts, ids, noisy.labels, before)}\n")
+    text.write(f"{first}\n")
     # Strings always in quotes: before Python 3.13 a lone carriage return was left without.
     writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -121,15 +130,18 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     """The labels that `write_manifest` wrote, or an error if a byte that counts has changed.
 
     Raises:
-        DataError: If the file is not such a file, is damaged, or its hash does not agree.
+        DataError: If the file cannot be read, is not such a file, is damaged, or its hash does
+            not agree.
     """
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        try:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             return _read(path, file)
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: not UTF-8 text; write it again with imae noise") from error
-        except csv.Error as error:
-            raise DataError(f"{path}: not CSV ({error}); write it again with imae noise") from error
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text; write it again with imae noise") from error
+    except csv.Error as error:
+        raise DataError(f"{path}: not CSV ({error}); write it again with imae noise") from error
 
 
 def _read(path: str | os.PathLike[str], file: TextIO) -> Manifest:
@@ -192,3 +204,8 @@ def _check_ids(row_ids: list[str]) -> None:
         seen.add(row_id)
         if "\0" in row_id or any("\ud800" <= character <= "\udfff" for character in row_id):
             raise DataError(f"row id {row_id!r} cannot be written as text; rename the row")
+        if len(row_id) > _LONGEST_ID:
+            raise DataError(
+                f"row id {row_id[:40]!r}... has {len(row_id)} characters, "
+                f"more than {_LONGEST_ID}; rename the row"
+            )

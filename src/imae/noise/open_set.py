@@ -38,7 +38,8 @@ def open_set(
     """Images of which a part is replaced by outside images, or by noise, under unchanged labels.
 
     Outside images are taken in random order, each once before any comes a second time. Without
-    them, every byte of a replaced image is uniform random noise.
+    them, every byte of a replaced image is uniform random noise. Which rows are hit does not
+    depend on which labels are changed under the same seed.
 
     Args:
         images: Shape (N, channels, height, width), uint8; left as they are.
@@ -61,7 +62,8 @@ def open_set(
     """
     _check_images("images", images)
     check_interval("rate", rate, low=0.0, high=1.0, open_high=True)
-    generator = seeded(seed)
+    # A stream of its own: that of the label noise would hit the same rows under the same seed.
+    generator = seeded(seed).spawn(1)[0]
     everywhere = np.ones(len(images), dtype=np.bool_)
     replaced = choose_rows(everywhere, generator, rate=rate, exact=exact)
     result = images.copy()

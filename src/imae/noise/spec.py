@@ -133,4 +133,7 @@ def _class_index(name: str, class_names: Sequence[str]) -> int:
         return list(class_names).index(name)
     if name.isdecimal() and int(name) < len(class_names):
         return int(name)
-    raise ArgumentError(f"map names {name!r}, which is none of the {len(class_names)} classes")
+    raise ArgumentError(
+        f"map names {name!r}, which is none of the {len(class_names)} classes; "
+        f"take a class name or a number from 0 to {len(class_names) - 1}"
+    )

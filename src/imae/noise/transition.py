@@ -38,7 +38,7 @@ def from_transition(labels: ArrayOrTensor, *, transition: ArrayOrTensor, seed: i
         is_flipped=given != clean,
         transition=matrix,
         kind="transition",
-        rate=float(1 - matrix[clean, clean].mean()),
+        rate=max(0.0, float(1 - matrix[clean, clean].mean())),  # rows may sum to 1 + 1e-6
         seed=int(seed),
     )
 

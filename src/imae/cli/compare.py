@@ -1,0 +1,72 @@
+"""`imae compare`: the same recipe for several losses, one table, one page."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from imae._extras import import_extra
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+    app.command(name="compare")(compare)
+
+
+def compare(
+    data: str = typer.Argument(..., help="Name of a data set, or a path to your own."),
+    losses: str = typer.Option(
+        "cce,mae,gce,imae_stable", help="Losses, separated by commas; `all` for every one."
+    ),
+    seeds: int = typer.Option(3, help="Rounds, each under a seed of its own."),
+    model: str | None = typer.Option(None, help="Network [one that suits the data]."),
+    noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
+    seed: int | None = typer.Option(None, help="Seed of the first round [123]."),
+    epochs: int | None = typer.Option(None, help="Passes over the data [40]."),
+    steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
+    config: Path | None = typer.Option(None, help="File of settings, .json or .toml."),
+    settings: list[str] | None = typer.Option(
+        None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`."
+    ),
+    out: Path = typer.Option(Path("compare"), help="Folder for the runs, the table and the page."),
+) -> None:
+    """Train several losses on DATA under one recipe, and compare them over several seeds.
+
+    The same command again goes on where it stopped, and repeats nothing.
+    """
+    import_extra("pydantic", extra="train")
+    from imae.recipes import split_losses
+    from imae.train import read_config_file, with_settings
+
+    flags = {
+        "data.name": data,
+        "model.name": model,
+        "noise": noise,
+        "seed": seed,
+        "train.epochs": epochs,
+        "train.steps": steps,
+    }
+    given = [f"{key}={value}" for key, value in flags.items() if value is not None]
+    content = {} if config is None else read_config_file(config)
+    content = with_settings(content, [*(settings or []), *given])
+    compare_and_report(content, split_losses(losses), seeds=seeds, out=out)
+
+
+def compare_and_report(
+    settings: Mapping[str, Any], losses: list[str], *, seeds: int, out: Path
+) -> None:
+    """Runs a comparison, prints its table and writes the table, the page and the figures."""
+    from imae.recipes import compare
+    from imae.report import as_text, read_runs, save_figures, save_table, table, write_report
+
+    runs = compare(settings, losses, seeds=seeds, out=out, show=True)
+    records = read_runs(run.path for run in runs)
+    compared = table(records)
+    save_table(compared, out / "table.md")
+    save_table(compared, out / "table.csv")
+    page = write_report(records, out / "report.html")
+    save_figures(records, out / "figures")
+    typer.echo(as_text(compared, width=Console().width))
+    typer.echo(f"the page is {page}; the runs, the table and the figures lie beside it")

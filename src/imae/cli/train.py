@@ -1,0 +1,174 @@
+"""`imae train`: from data with wrong labels to a trained network and a run folder."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from imae._extras import import_extra
+from imae.errors import ArgumentError
+
+_SHOWN = (
+    ("test", "test_accuracy"),
+    ("held out", "validation_accuracy"),
+    ("wrong labels fitted", "noisy_accuracy"),
+    ("right labels fitted", "clean_accuracy"),
+    ("wrong labels corrected", "corrected_accuracy"),
+    ("hybrid", "hybrid_accuracy"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+    app.command(name="train")(train)
+
+
+def train(
+    data: str | None = typer.Argument(None, help="Name of a data set, or a path to your own."),
+    loss: str | None = typer.Option(
+        None, "--loss", "--method", help="What to optimise [imae_stable]; see `imae list losses`."
+    ),
+    T: float | None = typer.Option(None, "--T", help="T of IMAE: how far uncertain rows lead."),
+    model: str | None = typer.Option(None, help="Network [one that suits the data]."),
+    noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
+    seed: int | None = typer.Option(None, help="Seed of every draw [123]."),
+    epochs: int | None = typer.Option(None, help="Passes over the data [40]."),
+    steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
+    batch_size: int | None = typer.Option(None, help="Rows in a step [64]."),
+    lr: float | None = typer.Option(None, help="Learning rate [0.05]."),
+    hold_out: float | None = typer.Option(
+        None, help="Part of the given labels held out to choose by [0.1]."
+    ),
+    features: str | None = typer.Option(
+        None, help="Pretrained network whose frozen features replace the images."
+    ),
+    init: Path | None = typer.Option(None, help="File of start weights."),
+    devices: int | None = typer.Option(None, help="Processes, one a device [1]."),
+    nodes: int | None = typer.Option(None, help="Machines, under torchrun [1]."),
+    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    out: Path | None = typer.Option(None, help="Run folder [runs/NAME-TIME]."),
+    log: list[str] | None = typer.Option(
+        None, help="Further logs: csv, tensorboard, wandb, mlflow. May be repeated."
+    ),
+    config: Path | None = typer.Option(None, help="File of settings, .json or .toml."),
+    settings: list[str] | None = typer.Option(
+        None, "--set", metavar="KEY=VALUE", help="Any setting, such as optimizer.momentum=0.95."
+    ),
+    resume: Path | None = typer.Option(None, help="Run folder to go on with."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Show what would run, and how long."),
+) -> None:
+    """Train on DATA, whose labels may be wrong.
+
+    Settings come from --config, then --set, then the other options; the last one counts.
+    `imae train DATA --dry-run` shows all of them.
+    """
+    import_extra("pydantic", extra="train")
+    import_extra("lightning_fabric", extra="train")
+    flags = {
+        "data.name": data,
+        "data.root": root,
+        "data.hold_out": hold_out,
+        "data.features": features,
+        "method.name": loss,
+        "method.arguments.T": T,
+        "model.name": model,
+        "model.init": init,
+        "noise": noise,
+        "seed": seed,
+        "train.epochs": epochs,
+        "train.steps": steps,
+        "train.batch_size": batch_size,
+        "optimizer.lr": lr,
+        "machine.devices": devices,
+        "machine.nodes": nodes,
+        "out": out,
+        "log": ",".join(log) if log else None,
+    }
+    given = {key: str(value) for key, value in flags.items() if value is not None}
+    if resume is not None:
+        if given or config is not None or settings or dry_run:
+            raise ArgumentError("--resume goes on with the settings of the run; give no others")
+        _run_and_report(resume, None)
+    else:
+        _run_and_report(None, _settings(config, settings or [], given), dry_run=dry_run)
+
+
+def _settings(config: Path | None, settings: list[str], given: dict[str, str]) -> dict[str, Any]:
+    from imae.train import read_config_file, with_settings
+
+    content = {} if config is None else read_config_file(config)
+    # A budget on the command line replaces the other kind of budget in the file.
+    for key, other in (("epochs", "steps"), ("steps", "epochs")):
+        if f"train.{key}" in given and f"train.{other}" not in given:
+            content.get("train", {}).pop(other, None)
+    content = with_settings(content, [*settings, *(f"{k}={v}" for k, v in given.items())])
+    if "data" not in content:
+        raise ArgumentError("give DATA: the name of a data set, or a path to your own")
+    return content
+
+
+def _run_and_report(
+    resumed: Path | None, content: dict[str, Any] | None, *, dry_run: bool = False
+) -> None:
+    from imae.train import Stopped, build_config
+    from imae.train import resume as resume_run
+    from imae.train import train as train_run
+
+    try:
+        if resumed is not None:
+            run = resume_run(resumed, show=True)
+        else:
+            assert content is not None
+            config = build_config(content)
+            if dry_run:
+                _show_plan(config)
+                return
+            run = train_run(config, show=True)
+    except Stopped as stopped:
+        typer.echo(f"imae: {stopped}", err=True)
+        raise typer.Exit(stopped.code) from None
+    except ArgumentError as error:
+        if "\n" not in str(error):
+            raise
+        for line in str(error).splitlines():
+            typer.echo(f"imae: {line}", err=True)
+        raise typer.Exit(2) from None
+    _report(run.path, run.result)
+
+
+def _show_plan(config: Any) -> None:
+    from imae.train.plan import plan
+
+    planned = plan(config)
+    table = Table("setting", "value", title="What would run")
+    for key, value in planned.settings.items():
+        table.add_row(key, value)
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{planned.num_rows} rows to train on, {planned.num_parameters:,} parameters, "
+        f"{planned.total_steps} steps; an epoch takes about {planned.epoch_seconds:.1f} s, "
+        f"all of it about {planned.total_seconds:.0f} s without evaluation",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _report(path: Path, result: dict[str, Any] | None) -> None:
+    if result is None or os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
+        return
+    best, final = result["best"], result["final"]
+    table = Table("accuracy", f"best (step {best['step']})", f"final (step {final['step']})")
+    for name, key in _SHOWN:
+        if final[key] is not None:
+            table.add_row(name, f"{best[key]:.1%}", f"{final[key]:.1%}")
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{result['steps']} steps in {result['seconds']:.1f} s; the run is in {path}",
+        soft_wrap=True,
+        highlight=False,
+    )

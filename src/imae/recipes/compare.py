@@ -1,0 +1,120 @@
+"""One recipe, several losses, several seeds."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from imae._checks import check_integer
+from imae._files import whole_file
+from imae.errors import ArgumentError
+from imae.methods.catalog import METHODS
+from imae.records import RunFolder
+from imae.train import Config, Run, build_config, resume, train, with_settings
+
+_SETTINGS_FILE = "compare.json"
+
+
+def split_losses(text: str) -> list[str]:
+    """The losses in a list such as ``cce,sl:alpha=6,beta=0.1,imae:T=8``; all of them for ``all``.
+
+    A part with ``=`` and no name of its own belongs to the loss before it.
+
+    Raises:
+        ArgumentError: If there is none, or one stands twice.
+
+    Examples:
+        >>> split_losses("cce,sl:alpha=6,beta=0.1")
+        ['cce', 'sl:alpha=6,beta=0.1']
+    """
+    if text.strip() == "all":
+        return list(METHODS.names())
+    losses: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if losses and "=" in part and ":" not in part:
+            losses[-1] += f",{part}"
+        else:
+            losses.append(part)
+    if not losses:
+        raise ArgumentError("name at least one loss, such as cce,imae_stable")
+    for loss in losses:
+        if losses.count(loss) > 1:
+            raise ArgumentError(f"the loss {loss} stands twice")
+    return losses
+
+
+def compare(
+    settings: Mapping[str, Any],
+    losses: Sequence[str],
+    *,
+    seeds: int,
+    out: str | os.PathLike[str],
+    show: bool = False,
+) -> list[Run]:
+    """Trains every loss under every seed with the same settings, and gives the runs.
+
+    Each run has a folder of its own below ``out``. What has finished is kept and what was
+    interrupted goes on, so the same call after a crash only does what is missing.
+
+    Args:
+        settings: Nested settings of a run, without its loss, seed and folder being fixed; the
+            seed is that of the first round, and the noise is drawn anew under every seed.
+        losses: Names with parameters, such as ``imae:T=16``.
+        seeds: Number of rounds, at least 1.
+        out: Folder of the comparison.
+        show: Whether to show progress.
+
+    Returns:
+        The runs, round after round, in the order of ``losses``.
+
+    Raises:
+        ArgumentError: If a setting cannot be used, or ``out`` holds a comparison under others.
+        Stopped: If Ctrl-C or SIGTERM ended it; the same call goes on.
+    """
+    check_integer("seeds", seeds, low=1)
+    folder = Path(out)
+    configs = _cells(settings, losses, seeds, folder)
+    _claim(folder, settings)
+    runs = []
+    for number, config in enumerate(configs, start=1):
+        if show:
+            name = Path(str(config.out)).name
+            print(f"{number} of {len(configs)}: {name}", flush=True)
+        runs.append(_run(config, show=show))
+    return runs
+
+
+def _cells(
+    settings: Mapping[str, Any], losses: Sequence[str], seeds: int, folder: Path
+) -> list[Config]:
+    """Every configuration, checked before the first one runs."""
+    first = build_config(settings).seed
+    cells = []
+    for seed in range(first, first + seeds):
+        for loss in losses:
+            name, _, arguments = loss.partition(":")
+            texts = [f"method.arguments.{part}" for part in filter(None, arguments.split(","))]
+            label = re.sub(r"[^\w.=-]+", "-", loss)
+            content = with_settings(settings, [f"method.name={name}", *texts, f"seed={seed}"])
+            cells.append(build_config({**content, "out": str(folder / f"{label}-seed{seed}")}))
+    return cells
+
+
+def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
+    path = folder / _SETTINGS_FILE
+    content = json.dumps(settings, indent=2, sort_keys=True)
+    if path.exists() and path.read_text() != content:
+        raise ArgumentError(
+            f"{folder}: holds a comparison under other settings; choose another --out"
+        )
+    with whole_file(path) as file:
+        file.write(content.encode())
+
+
+def _run(config: Config, *, show: bool) -> Run:
+    assert config.out is not None
+    if RunFolder(config.out).exists():
+        return resume(config.out, show=show)
+    return train(config, show=show)

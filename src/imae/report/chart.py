@@ -1,0 +1,187 @@
+"""The geometry of line charts: ticks, positions and paths for a template to draw."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from imae.report.series import Series
+
+WIDTH, HEIGHT = 360, 236
+LEFT, RIGHT, TOP, BOTTOM = 46, 350, 12, 196
+_TICKS = 5
+_MOST_POINTS = 400  # a line of more has more points than a screen has columns
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range of numbers laid along a range of pixels.
+
+    Args:
+        low: Number at the first pixel.
+        high: Number at the last pixel.
+        first: Where the axis begins.
+        last: Where it ends.
+        ticks: Numbers that are written beside it.
+        is_square_root: Whether square roots are laid out evenly instead of the numbers.
+    """
+
+    low: float
+    high: float
+    first: float
+    last: float
+    ticks: tuple[float, ...]
+    is_square_root: bool = False
+
+    def place(self, number: float) -> float:
+        """Pixel of this number."""
+        part = (number - self.low) / (self.high - self.low)
+        if self.is_square_root:
+            part = math.sqrt(part)
+        return round(self.first + (self.last - self.first) * part, 1)
+
+    def marks(self) -> list[tuple[float, str]]:
+        """Pixel and text of each tick."""
+        return [(self.place(tick), tick_text(tick)) for tick in self.ticks]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One drawn line: its number among the series, its label, its path and that of its range."""
+
+    series: int
+    label: str
+    path: str
+    band: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A line chart, ready to be drawn.
+
+    Args:
+        title: What is drawn.
+        description: The same in words, for a reader who does not see it.
+        x_label: Under the horizontal axis.
+        x: Horizontal axis.
+        y: Vertical axis.
+        marks: The lines.
+        series: What they were drawn from.
+        reference: A height that is drawn as a thin line across, in pixels.
+    """
+
+    title: str
+    description: str
+    x_label: str
+    x: Axis
+    y: Axis
+    marks: tuple[Mark, ...]
+    series: tuple[Series, ...]
+    reference: float | None = None
+
+
+def line_chart(
+    title: str,
+    lines: Sequence[Series],
+    *,
+    x_label: str,
+    unit: str,
+    limit: tuple[float, float] = (-math.inf, math.inf),
+    from_zero: bool = False,
+    reference: float | None = None,
+) -> Chart | None:
+    """The chart of these lines, or None if none of them has a known height.
+
+    Args:
+        title: What is drawn.
+        lines: The lines; their order is the number of their colour.
+        x_label: Under the horizontal axis.
+        unit: Put behind every number in the description.
+        limit: Range that the vertical axis must not leave.
+        from_zero: Whether the vertical axis shows 0 even if every height is far from it.
+        reference: Height of a thin line across the chart.
+    """
+    points = [point for line in lines for point in line.known]
+    if not points:
+        return None
+    heights = [height for _, height in points] + [0.0] * from_zero
+    if reference is not None:
+        heights.append(reference)
+    edges = [edge for line in lines for edge in (*line.low, *line.high) if edge is not None]
+    x_high = max(max(x for x, _ in points), 1)
+    x = Axis(0, x_high, LEFT, RIGHT, ticks_between(0, x_high))
+    y = _round_axis([*heights, *edges], limit)
+    said = [f"{line.label} ends at {line.known[-1][1]:.3g}{unit}" for line in lines if line.known]
+    return Chart(
+        title,
+        "; ".join(said) + ".",
+        x_label,
+        x,
+        y,
+        tuple(_mark(number, line, x, y) for number, line in enumerate(lines)),
+        tuple(lines),
+        None if reference is None else y.place(reference),
+    )
+
+
+def ticks_between(low: float, high: float) -> tuple[float, ...]:
+    """About five round numbers from ``low`` to ``high``.
+
+    Examples:
+        >>> ticks_between(0, 4200)
+        (0.0, 1000.0, 2000.0, 3000.0, 4000.0)
+    """
+    rough = (high - low) / _TICKS
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * nice for nice in (1, 2, 5, 10) if unit * nice >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return tuple(round(number * step, 12) for number in range(first, last + 1))
+
+
+def tick_text(number: float) -> str:
+    """A tick as short as it can be.
+
+    Examples:
+        >>> [tick_text(number) for number in (0.25, 5.0, 2500.0, 40000.0, 2000000.0)]
+        ['0.25', '5', '2,500', '40k', '2M']
+    """
+    for size, letter in ((1_000_000, "M"), (1000, "k")):
+        if abs(number) >= 10 * size or (letter == "M" and abs(number) >= size):
+            return f"{number / size:g}{letter}"
+    return f"{number:,.0f}" if number == round(number) else f"{number:g}"
+
+
+def _round_axis(heights: Sequence[float], limit: tuple[float, float]) -> Axis:
+    low, high = min(heights), max(heights)
+    if high - low < 1e-9:
+        low, high = low - 0.5, high + 0.5
+    ticks = ticks_between(low, high)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else high - low
+    low, high = math.floor(low / step) * step, math.ceil(high / step) * step
+    low, high = max(low, limit[0]), min(high, limit[1])
+    return Axis(low, high, BOTTOM, TOP, ticks_between(low, high))
+
+
+def _mark(number: int, line: Series, x: Axis, y: Axis) -> Mark:
+    every = max(1, math.ceil(len(line.x) / _MOST_POINTS))
+    # Counted from the end, so that the last point is always there.
+    places = range((len(line.x) - 1) % every, len(line.x), every)
+    path, band = [], []
+    for run in _unbroken(line, places):
+        spots = [f"{x.place(line.x[place])} {y.place(line.y[place] or 0)}" for place in run]
+        # A single point would draw nothing: a stroke of no length has round ends, a dot.
+        path.append("M" + "L".join(spots) + ("h0" if len(spots) == 1 else ""))
+        if line.low and any(line.low[place] != line.high[place] for place in run):
+            top = [f"{x.place(line.x[place])} {y.place(line.high[place] or 0)}" for place in run]
+            bottom = [f"{x.place(line.x[place])} {y.place(line.low[place] or 0)}" for place in run]
+            band.append("M" + "L".join([*top, *reversed(bottom)]) + "Z")
+    return Mark(number, line.label, "".join(path), "".join(band))
+
+
+def _unbroken(line: Series, places: range) -> list[list[int]]:
+    runs: list[list[int]] = [[]]
+    for place in places:
+        if line.y[place] is not None:
+            runs[-1].append(place)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]

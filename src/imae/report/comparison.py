@@ -1,0 +1,132 @@
+"""What a page shows of the runs that share data, noise and network."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from imae.report.chart import Chart, line_chart
+from imae.report.distribution import KINDS, Panel, panel
+from imae.report.dynamics import Gathered, Labels, gather, list_epochs, pool
+from imae.report.formats import printable
+from imae.report.read import RunRecord
+from imae.report.series import ACCURACY_FIGURES, Series, accuracy_series, thin
+from imae.report.table import Row, Table, group
+
+_NUM_EPOCHS = 60  # of the dynamics, evenly spread: more would not be told apart on a slider
+_NUM_CLASSES = 24  # class names that are listed
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One data set, noise and network, and all that is shown of its runs."""
+
+    names: tuple[str, str, str]
+    rows: tuple[Row, ...]
+    methods: tuple[str, ...]
+    accuracies: tuple[Chart, ...]
+    epochs: tuple[int, ...]
+    panels: tuple[Panel, ...]
+    weights: tuple[Chart, ...]
+    shares: Chart | None
+    classes: str | None
+
+    @property
+    def stops(self) -> dict[str, object]:
+        """What the slider shows, for the script of the page: numbers, paths and our own words."""
+        panels = [
+            [{"outlines": dict(frame.outlines), "words": frame.words} for frame in panel.frames]
+            for panel in self.panels
+        ]
+        return {"epochs": self.epochs, "panels": panels}
+
+
+def compare(
+    runs: Sequence[RunRecord], whole: Table, labels: Mapping[Path, Labels | None]
+) -> Comparison:
+    """What is shown of the runs of one setting.
+
+    Args:
+        runs: Runs that share data, noise and network; at least one.
+        whole: Table of these and any other runs.
+        labels: Labels of every run by its folder, None where there are none yet.
+
+    Raises:
+        DataError: If the dynamics of a run are damaged.
+    """
+    names = runs[0].setting
+    methods = group(runs, lambda run: run.method)
+    every = sorted({epoch for run in runs for epoch in list_epochs(run.folder)})
+    epochs = thin(every, limit=_NUM_EPOCHS)
+    known = {run.folder: own for run in runs if (own := labels[run.folder]) is not None}
+    pooled = {
+        method: pool(
+            gather(run.folder, known[run.folder], epochs) for run in alike if run.folder in known
+        )
+        for method, alike in methods.items()
+    }
+    accuracies = [_accuracies(title, key, methods) for key, title in ACCURACY_FIGURES]
+    panels = [panel(method, parts, epochs) for method, parts in pooled.items()]
+    weights = [_weights(method, parts) for method, parts in pooled.items()]
+    return Comparison(
+        names,
+        rows=tuple(row for row in whole.rows if row.setting == names),
+        methods=tuple(methods),
+        accuracies=tuple(one for one in accuracies if one is not None),
+        epochs=tuple(epochs),
+        panels=tuple(one for one in panels if one is not None),
+        weights=tuple(one for one in weights if one is not None),
+        shares=_shares(pooled, list(known.values())),
+        classes=next((_classes(own) for own in known.values()), None),
+    )
+
+
+def _accuracies(title: str, key: str, methods: Mapping[str, Sequence[RunRecord]]) -> Chart | None:
+    lines = [accuracy_series(method, runs, key) for method, runs in methods.items()]
+    return line_chart(title, lines, x_label="training steps", unit="%", limit=(0, 100))
+
+
+def _weights(method: str, pooled: Mapping[int, Mapping[str, Gathered]]) -> Chart | None:
+    present = {kind for parts in pooled.values() for kind in parts}
+    lines = [
+        Series(
+            f"{kind} rows",
+            tuple(pooled),
+            tuple(parts[kind].mean_weight if kind in parts else None for parts in pooled.values()),
+        )
+        for kind in KINDS
+        if kind in present
+    ]
+    return line_chart(method, lines, x_label="epoch", unit="", from_zero=True)
+
+
+def _shares(
+    pooled: Mapping[str, Mapping[int, Mapping[str, Gathered]]], labels: Sequence[Labels]
+) -> Chart | None:
+    wrong_shares = [share for own in labels if (share := own.wrong_share) is not None]
+    if not any(wrong_shares):  # unknown, or no wrong row to give weight to
+        return None
+    lines = [
+        Series(method, tuple(parts), tuple(_wrong_weight(kinds) for kinds in parts.values()))
+        for method, parts in pooled.items()
+    ]
+    return line_chart(
+        "Share of the weight that went to wrong rows (lower is better)",
+        lines,
+        x_label="epoch",
+        unit="%",
+        limit=(0, 100),
+        from_zero=True,
+        reference=100 * fmean(wrong_shares),
+    )
+
+
+def _wrong_weight(kinds: Mapping[str, Gathered]) -> float | None:
+    total = sum(kinds[kind].weight for kind in ("clean", "wrong") if kind in kinds)
+    return 100 * kinds["wrong"].weight / total if "wrong" in kinds and total > 0 else None
+
+
+def _classes(labels: Labels) -> str:
+    names = ", ".join(map(printable, labels.class_names[:_NUM_CLASSES]))
+    more = len(labels.class_names) - _NUM_CLASSES
+    return names + (f" and {more} more" if more > 0 else "")

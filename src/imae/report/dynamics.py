@@ -1,0 +1,174 @@
+"""What each training row went through: its probability and its weight, epoch by epoch."""
+
+import re
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.errors import DataError
+
+NUM_BINS = 20
+_EPOCH_FILE = re.compile(r"epoch-(\d{5,})\.npz")
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labels that a run trained on.
+
+    Args:
+        given: Labels as given, shape (N,).
+        clean: True labels if they are known, shape (N,).
+        class_names: Names of the classes.
+    """
+
+    given: NDArray[np.int64]
+    clean: NDArray[np.int64] | None
+    class_names: tuple[str, ...]
+
+    @property
+    def wrong_share(self) -> float | None:
+        """Part of the rows whose given label is wrong, if the truth is known."""
+        if self.clean is None or len(self.given) == 0:
+            return None
+        return float((self.given != self.clean).mean())
+
+    def kinds(self) -> dict[str, NDArray[np.bool_]]:
+        """Which rows are clean and which are wrong; all together if the truth is unknown."""
+        if self.clean is None:
+            return {"all": np.ones(len(self.given), dtype=bool)}
+        return {"clean": self.given == self.clean, "wrong": self.given != self.clean}
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Rows of one kind in one epoch, over one or several runs.
+
+    Args:
+        counts: Rows by p, the probability of their given label, in bins of equal width from 0
+            to 1, shape (NUM_BINS,).
+        weight: Sum of the measured weights.
+        num_weights: Rows whose weight was measured.
+    """
+
+    counts: NDArray[np.int64]
+    weight: float
+    num_weights: int
+
+    def __add__(self, other: "Gathered") -> "Gathered":
+        return Gathered(
+            self.counts + other.counts,
+            self.weight + other.weight,
+            self.num_weights + other.num_weights,
+        )
+
+    @property
+    def mean_weight(self) -> float | None:
+        """Mean measured weight, None if no row was seen."""
+        return self.weight / self.num_weights if self.num_weights else None
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Part of the rows in each bin, shape (NUM_BINS,); zeros if no row was seen."""
+        return self.counts / max(int(self.counts.sum()), 1)
+
+
+def read_labels(folder: Path) -> Labels | None:
+    """The labels of a run folder, or None if the run has not written them yet.
+
+    Raises:
+        DataError: If the file is damaged.
+    """
+    path = folder / "labels.npz"
+    arrays = _read_arrays(path, required=("given", "class_names"), optional=("clean",))
+    if arrays is None:
+        return None
+    given, clean = arrays["given"], arrays.get("clean")
+    for name, labels in {"given": given, "clean": clean}.items():
+        if labels is not None and (labels.dtype.kind not in "iu" or labels.shape != given.shape):
+            raise DataError(
+                f"{path}: {name} must be integers of shape (N,), "
+                f"got {labels.dtype} of shape {labels.shape}"
+            )
+    if given.ndim != 1 or arrays["class_names"].dtype.kind != "U":
+        raise DataError(f"{path}: labels must be a list and class names text")
+    return Labels(given, clean, tuple(map(str, arrays["class_names"].ravel())))
+
+
+def list_epochs(folder: Path) -> list[int]:
+    """The epochs whose dynamics a run folder holds, in order."""
+    names = (path.name for path in (folder / "dynamics").glob("epoch-*.npz"))
+    return sorted(int(found[1]) for found in map(_EPOCH_FILE.fullmatch, names) if found)
+
+
+def gather(folder: Path, labels: Labels, epochs: Collection[int]) -> dict[int, dict[str, Gathered]]:
+    """What the rows of each kind went through in these epochs of one run.
+
+    Args:
+        folder: Run folder.
+        labels: Labels of that run, which tell the kinds apart.
+        epochs: Epochs to read; one that the folder does not hold is left out.
+
+    Raises:
+        DataError: If a file is damaged or has another number of rows than the labels.
+    """
+    kinds = labels.kinds()
+    gathered: dict[int, dict[str, Gathered]] = {}
+    for epoch in epochs:
+        path = folder / "dynamics" / f"epoch-{epoch:05d}.npz"
+        arrays = _read_arrays(path, required=("margin", "weight"))
+        if arrays is None:
+            continue
+        for name, values in arrays.items():
+            if values.shape != labels.given.shape or values.dtype.kind != "f":
+                raise DataError(
+                    f"{path}: {name} must be floats of shape {labels.given.shape}, "
+                    f"got {values.dtype} of shape {values.shape}"
+                )
+        gathered[epoch] = {
+            kind: _gather_rows(arrays["margin"][rows], arrays["weight"][rows])
+            for kind, rows in kinds.items()
+        }
+    return gathered
+
+
+def pool(parts: Iterable[Mapping[int, Mapping[str, Gathered]]]) -> dict[int, dict[str, Gathered]]:
+    """What several runs gathered, added up by epoch and kind, in order of the epochs."""
+    total: dict[int, dict[str, Gathered]] = {}
+    for part in parts:
+        for epoch, kinds in part.items():
+            pooled = total.setdefault(epoch, {})
+            for kind, gathered in kinds.items():
+                pooled[kind] = pooled[kind] + gathered if kind in pooled else gathered
+    return dict(sorted(total.items()))
+
+
+def _gather_rows(margin: NDArray[np.floating], weight: NDArray[np.floating]) -> Gathered:
+    seen = margin[~np.isnan(margin)].astype(np.float64)
+    p = (1 + np.tanh(seen / 2)) / 2  # the sigmoid, without an overflow at either end
+    counts, _ = np.histogram(p, bins=NUM_BINS, range=(0, 1))
+    measured = weight[np.isfinite(weight)].astype(np.float64)
+    return Gathered(counts.astype(np.int64), float(measured.sum()), len(measured))
+
+
+def _read_arrays(
+    path: Path, *, required: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, NDArray[Any]] | None:
+    try:
+        with path.open("rb") as file:  # closed whatever numpy makes of it
+            arrays = np.load(file, allow_pickle=False)
+            if isinstance(arrays, np.ndarray):
+                raise ValueError("one array without a name")
+            names = [*required, *(name for name in optional if name in arrays)]
+            return {name: np.asarray(arrays[name]) for name in names}
+    except FileNotFoundError:
+        return None
+    except KeyError as error:
+        raise DataError(f"{path}: an array is missing ({error})") from None
+    except (ValueError, EOFError, OSError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}); the file is damaged") from None

@@ -1,0 +1,161 @@
+"""One page about any number of runs: a single file that needs no network."""
+
+import base64
+import functools
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from imae._extras import import_extra
+from imae._files import whole_file
+from imae.report import chart
+from imae.report.chart import Chart
+from imae.report.comparison import compare
+from imae.report.distribution import X_AXIS, Y_AXIS
+from imae.report.dynamics import Labels, read_labels
+from imae.report.formats import UNKNOWN, duration, percent, printable, shorten
+from imae.report.read import RunRecord
+from imae.report.series import thin
+from imae.report.settings import flatten, shared
+from imae.report.table import MEASURES, group, table
+from imae.report.table_text import summary_text, time_text
+
+_NUM_NUMBERS = 20  # rows of the table behind a figure
+_VALUE_LENGTH = 300  # characters of a setting
+
+
+def write_report(runs: Sequence[RunRecord], out: str | os.PathLike[str]) -> Path:
+    """Writes one HTML page about these runs and returns its path.
+
+    The page holds its own style, script and figures and asks for nothing: it opens from a disk
+    and without a network. The same runs give the same bytes.
+
+    Args:
+        runs: Records of run folders, finished or not.
+        out: The file to write.
+
+    Raises:
+        DataError: If the labels or the dynamics of a run are damaged.
+        MissingExtraError: If jinja2 is not installed.
+    """
+    page = render(runs)
+    with whole_file(out) as file:
+        file.write(page.encode("utf-8"))
+    return Path(out)
+
+
+def render(runs: Sequence[RunRecord]) -> str:
+    """The page as text."""
+    environment = _environment()
+    labels = {run.folder: read_labels(run.folder) for run in runs}
+    whole = table(runs)
+    return str(
+        environment.get_template("page.html").render(
+            policy=_policy(environment),
+            chart=chart,
+            x_axis=X_AXIS,
+            y_axis=Y_AXIS,
+            measures=MEASURES,
+            table=whole,
+            summary_text=summary_text,
+            time_text=time_text,
+            settings=[
+                compare(alike, whole, labels)
+                for alike in group(runs, lambda run: run.setting).values()
+            ],
+            runs=_runs(runs, labels),
+            shared_settings=_sheet(shared([run.config for run in runs])),
+            shared_environment=_sheet(shared([run.environment for run in runs])),
+            numbers=_numbers,
+        )
+    )
+
+
+@functools.cache
+def _environment() -> Any:
+    jinja2 = import_extra("jinja2", extra="report")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("imae.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,  # the hashes are of the files as they are
+        finalize=_shown,
+    )
+    environment.filters.update(percent=percent, duration=duration)
+    return environment
+
+
+def _shown(value: object) -> object:
+    # Every string that the template prints passes here; what is safe by its type stays so.
+    return printable(value) if type(value) is str else value
+
+
+def _policy(environment: Any) -> str:
+    sources = {"style-src": "page.css", "script-src": "page.js"}
+    allowed = ["default-src 'none'"]
+    for directive, name in sources.items():
+        text, _, _ = environment.loader.get_source(environment, name)
+        digest = hashlib.sha256(text.encode("utf-8")).digest()
+        allowed.append(f"{directive} 'sha256-{base64.b64encode(digest).decode()}'")
+    return "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
+
+
+def _runs(
+    runs: Sequence[RunRecord], labels: Mapping[Path, Labels | None]
+) -> list[dict[str, object]]:
+    names = [run.name for run in runs]
+    common = shared([run.config for run in runs])
+    machine = shared([run.environment for run in runs])
+    return [
+        {
+            "name": str(run.folder) if names.count(run.name) > 1 else run.name,
+            "record": run,
+            "own_settings": _sheet(flatten(run.config), without=common),
+            "own_environment": _sheet(flatten(run.environment), without=machine),
+            **_state(run, labels[run.folder]),
+        }
+        for run in runs
+    ]
+
+
+def _state(run: RunRecord, labels: Labels | None) -> dict[str, object]:
+    last = run.history[-1] if run.history else {}
+    progress = run.progress or {}
+    # Without held-out rows a run's best is chosen by the test rows, which is what this is not.
+    was_held_out = run.measure("best", "validation_accuracy") is not None
+    way = [str(progress[key]) for key in ("step", "total_steps") if key in progress]
+    return {
+        "message": progress.get("message") or (f"step {' of '.join(way)}" if way else ""),
+        "step": last.get("step", UNKNOWN),
+        "test": last.get("test_accuracy"),
+        "chosen": run.measure("best", "test_accuracy") if was_held_out else None,
+        "seconds": (run.result or {}).get("seconds", last.get("seconds")),
+        "num_rows": UNKNOWN if labels is None else len(labels.given),
+        "wrong": None if labels is None else labels.wrong_share,
+    }
+
+
+def _sheet(flat: Mapping[str, str], *, without: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {
+        name: shorten(value, limit=_VALUE_LENGTH)
+        for name, value in flat.items()
+        if name not in (without or {})
+    }
+
+
+def _numbers(drawn: Chart) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of the table behind a chart."""
+    places = thin(sorted({x for line in drawn.series for x in line.x}), limit=_NUM_NUMBERS)
+    columns = [dict(zip(line.x, line.y, strict=True)) for line in drawn.series]
+    rows = [
+        [
+            f"{place:,.0f}",
+            *(UNKNOWN if (y := column.get(place)) is None else f"{y:.2f}" for column in columns),
+        ]
+        for place in places
+    ]
+    return [drawn.x_label, *(line.label for line in drawn.series)], rows

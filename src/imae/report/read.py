@@ -1,0 +1,238 @@
+"""Run folders, read back as plain values."""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imae.errors import ArgumentError, DataError
+
+ACCURACIES = (
+    "test_accuracy",
+    "validation_accuracy",
+    "noisy_accuracy",
+    "clean_accuracy",
+    "corrected_accuracy",
+    "hybrid_accuracy",
+)
+_NUMBERS = (
+    *ACCURACIES,
+    "step",
+    "steps",
+    "epoch",
+    "seconds",
+    "seconds_per_step",
+    "learning_rate",
+    "train_loss",
+)
+_STATUSES = ("running", "stopped", "failed", "finished")
+
+HistoryRow = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """What a run folder says about its run, apart from the rows.
+
+    Args:
+        folder: The run folder.
+        data: Name of the data.
+        noise: Kind and rate of the noise that was added, ``"none"`` for none.
+        model: Name of the network.
+        loss: Name of the method alone, such as ``"imae"``.
+        method: Name of the method with its arguments, such as ``"imae:T=8"``.
+        seed: Seed of the run, as text.
+        config: The whole configuration, a tree of plain values.
+        environment: Versions and machine, a tree of plain values.
+        history: The evaluations in order of their step; an unknown measure is None.
+        result: What the run wrote when it ended, or None if it has not.
+        progress: How far it is, as the run last said, or None.
+    """
+
+    folder: Path
+    data: str
+    noise: str
+    model: str
+    loss: str
+    method: str
+    seed: str
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    history: tuple[HistoryRow, ...]
+    result: Mapping[str, Any] | None
+    progress: Mapping[str, Any] | None
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.folder.resolve().name
+
+    @property
+    def setting(self) -> tuple[str, str, str]:
+        """Data, noise and network: runs that share them can be compared."""
+        return self.data, self.noise, self.model
+
+    @property
+    def status(self) -> str:
+        """``"finished"``, ``"running"``, ``"stopped"`` or ``"failed"``."""
+        if self.result is not None:
+            return "finished"
+        status = (self.progress or {}).get("status")
+        return status if status in _STATUSES and status != "finished" else "running"
+
+    def measure(self, moment: str, key: str) -> float | None:
+        """A measure of the finished run at ``"best"``, ``"best_test"`` or ``"final"``, if known."""
+        row = (self.result or {}).get(moment) or {}
+        value = row.get(key)
+        return None if value is None else float(value)
+
+
+def read_runs(folders: Iterable[str | os.PathLike[str]]) -> tuple[RunRecord, ...]:
+    """The records of several run folders, in the order given.
+
+    Raises:
+        ArgumentError: If there is none, or one is given twice and would count twice.
+        DataError: If one of them cannot be read.
+    """
+    runs = tuple(read_run(folder) for folder in folders)
+    if not runs:
+        raise ArgumentError("a report needs at least one run folder")
+    seen: set[Path] = set()
+    for run in runs:
+        if run.folder.resolve() in seen:
+            raise ArgumentError(f"run folder {run.folder} is given twice")
+        seen.add(run.folder.resolve())
+    return runs
+
+
+def read_run(folder: str | os.PathLike[str]) -> RunRecord:
+    """The record of a run folder, finished or not.
+
+    Args:
+        folder: Run folder with at least a ``config.json``.
+
+    Raises:
+        DataError: If it is no run folder or one of its files is damaged; the message names the
+            file.
+    """
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        raise DataError(f"{folder} is not a run folder: it has no config.json")
+    where = folder / "config.json"
+    config = _object(where) or {}
+    loss = _text(config, "method", "name", where=where)
+    return RunRecord(
+        folder=folder,
+        data=_text(config, "data", "name", where=where),
+        noise="none" if config.get("noise") is None else plain_text(config["noise"]),
+        model=_text(config, "model", "name", where=where, default="automatic"),
+        loss=loss,
+        method=loss + _arguments(config, where),
+        seed=plain_text(config.get("seed")),
+        config=config,
+        environment=_object(folder / "env.json") or {},
+        history=_history(folder / "history.jsonl"),
+        result=_result(folder / "result.json"),
+        progress=_object(folder / "progress.json"),
+    )
+
+
+def plain_text(value: object) -> str:
+    """A plain value as text: a string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _arguments(config: Mapping[str, Any], where: Path) -> str:
+    arguments = config["method"].get("arguments") or {}
+    if not isinstance(arguments, dict):
+        raise DataError(f"{where}: method.arguments must be an object, got {arguments!r}")
+    shown = [
+        f"{key}={value:g}"
+        if isinstance(value, float) and math.isfinite(value)
+        else f"{key}={plain_text(value)}"
+        for key, value in arguments.items()
+    ]
+    return ":" + ",".join(shown) if shown else ""
+
+
+def _text(
+    config: Mapping[str, Any], part: str, key: str, *, where: Path, default: str | None = None
+) -> str:
+    inside = config.get(part)
+    value = inside.get(key) if isinstance(inside, dict) else None
+    if value is None and isinstance(inside, dict):
+        value = default
+    if not isinstance(value, str):
+        raise DataError(f"{where}: {part}.{key} must be text, got {value!r}")
+    return value
+
+
+def _result(path: Path) -> dict[str, Any] | None:
+    result = _object(path)
+    if result is not None:
+        _check_row(result, str(path))
+        for moment in ("best", "best_test", "final"):
+            if result.get(moment) is not None:
+                _check_row(result[moment], f"{path}: {moment}")
+    return result
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    value = _parse(text, str(path))
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: must hold a JSON object, holds {type(value).__name__}")
+    return value
+
+
+def _parse(text: bytes, where: str) -> Any:
+    try:
+        return json.loads(text.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8, endless nesting
+        raise DataError(f"{where}: is not valid JSON ({error}); the file is damaged") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def _history(path: Path) -> tuple[HistoryRow, ...]:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return ()
+    lines = content.split(b"\n")
+    lines.pop()  # empty, or a line that the run is still writing
+    rows: list[HistoryRow] = []
+    for number, line in enumerate(lines, start=1):
+        where = f"{path}, line {number}"
+        row = _parse(line, where)
+        _check_row(row, where)
+        if row.get("step") is None:
+            raise DataError(f"{where}: has no step")
+        if rows and row["step"] <= rows[-1]["step"]:
+            raise DataError(
+                f"{where}: step {row['step']} does not come after step {rows[-1]['step']}"
+            )
+        rows.append(row)
+    return tuple(rows)
+
+
+def _check_row(row: object, where: str) -> None:
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: must be a JSON object, got {type(row).__name__}")
+    for key in _NUMBERS:
+        value = row.get(key)
+        if value is None:
+            continue
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):  # 1e999 is valid JSON and reads as infinity
+            raise DataError(f"{where}: {key} must be a number or null, got {value!r}")
+        if key in ACCURACIES and not 0 <= value <= 1:
+            raise DataError(f"{where}: {key} must be in [0, 1], got {value!r}")

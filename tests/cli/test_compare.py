@@ -1,0 +1,38 @@
+from imae.cli.app import main
+
+QUICK = ["--model", "mlp", "--steps", "3", "--set", "machine.threads=1", "--seeds", "1"]
+
+
+def test_the_table_the_page_and_the_figures_are_made(tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["compare", "digits", "--losses", "cce,imae_stable", "--noise", "symmetric:0.4"]
+    assert main([*arguments, *QUICK, "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "1 of 2: cce-seed123" in shown
+    assert "imae_stable" in shown
+    assert {"report.html", "table.md", "table.csv", "figures", "compare.json"} <= {
+        path.name for path in out.iterdir()
+    }
+    assert "imae_stable" in (out / "table.csv").read_text()
+    assert list((out / "figures").glob("*.png"))
+
+
+def test_settings_come_from_a_file_too(tmp_path):
+    config = tmp_path / "quick.json"
+    config.write_text('{"model": {"name": "mlp"}, "train": {"steps": 2}, "seed": 9}')
+    arguments = ["compare", "digits", "--losses", "cce", "--seeds", "1", "--config", str(config)]
+    assert main([*arguments, "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "cce-seed9" / "result.json").exists()
+
+
+def test_mistakes_are_one_line(tmp_path, capsys):
+    for arguments, message in (
+        (["--losses", "ccee"], "ccee"),
+        (["--losses", ""], "at least one loss"),
+        (["--set", "train.epoch=3"], "train.epoch"),
+        (["--seeds", "0"], "seeds must be at least 1"),
+    ):
+        assert main(["compare", "digits", *arguments, "--out", str(tmp_path)]) == 2
+        captured = capsys.readouterr().err
+        assert captured.startswith("imae: ")
+        assert message in captured

@@ -1,0 +1,81 @@
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from imae.cli.report import register
+from imae.errors import ArgumentError, DataError
+
+FINAL = {"step": 2, "test_accuracy": 0.75, "validation_accuracy": 0.5}
+
+
+@pytest.fixture
+def invoke():
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.callback()(lambda: None)  # without a second command typer would drop the name
+    register(app)
+
+    def invoke_(*arguments):
+        return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+    return invoke_
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    config = {
+        "data": {"name": "digits"},
+        "noise": None,
+        "model": {"name": "mlp"},
+        "method": {"name": "imae", "arguments": {"T": 8.0}},
+        "seed": 1,
+    }
+    result = {"best": FINAL, "best_test": FINAL, "final": FINAL, "seconds_per_step": 0.5}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "history.jsonl").write_text(json.dumps(FINAL) + "\n")
+    (folder / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+def test_prints_the_table_and_writes_the_page(invoke, run, tmp_path):
+    result = invoke(run, "--out", tmp_path / "page.html")
+    assert result.exit_code == 0
+    assert "imae:T=8" in result.output
+    assert "75.0" in result.output
+    assert f"wrote {tmp_path / 'page.html'}" in result.output
+    assert (tmp_path / "page.html").read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_page_has_a_name_by_default(invoke, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "wrote report.html" in invoke(run).output
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_writes_the_table_and_the_figures_where_asked(invoke, run, tmp_path):
+    table, figures = tmp_path / "table.csv", tmp_path / "figures"
+    result = invoke(run, "--out", tmp_path / "a.html", "--table", table, "--figures", figures)
+    assert f"wrote {table}" in result.output
+    assert table.read_text().startswith("data,noise,model,method,seeds,")
+    assert sorted(path.suffix for path in figures.iterdir()) == [".png", ".svg"]
+
+
+def test_a_folder_that_is_no_run_is_one_line(invoke, tmp_path):
+    result = invoke(tmp_path, "--out", tmp_path / "page.html")
+    assert isinstance(result.exception, DataError)
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_bad_call_writes_nothing(invoke, run, tmp_path, twice):
+    arguments = [run, run] if twice else [run, "--table", tmp_path / "table.xlsx"]
+    result = invoke(*arguments, "--out", tmp_path / "page.html")
+    assert isinstance(result.exception, ArgumentError)
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_run_is_needed(invoke):
+    assert invoke().exit_code == 2

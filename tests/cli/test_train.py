@@ -1,0 +1,118 @@
+import json
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from imae.cli.train import register
+from imae.errors import ArgumentError, DataError
+from imae.records import RunFolder
+from imae.train import Stopped
+
+
+@pytest.fixture
+def run():
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.callback()(lambda: None)  # without a second command typer would drop the name
+    register(app)
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, ["train", *map(str, arguments)], env={"COLUMNS": "200"})
+
+    return invoke
+
+
+@pytest.fixture
+def table(tmp_path):
+    clean = np.arange(120) % 3
+    generator = np.random.Generator(np.random.PCG64(3))
+    features = generator.normal(size=(120, 4)) + 3 * clean[:, None]
+    split = np.where(np.arange(120) % 4 == 3, "test", "train")
+    path = tmp_path / "table.npz"
+    np.savez(path, x=features.astype(np.float32), y=clean, split=split)
+    return path
+
+
+def test_training_ends_with_a_summary(run, table, tmp_path):
+    out = tmp_path / "run"
+    result = run(
+        table, "--loss", "imae", "--T", 4, "--noise", "symmetric:0.4", "--seed", 2, "--epochs", 2,
+        "--batch-size", 20, "--lr", 0.1, "--out", out, "--log", "csv", "--hold-out", 0.2,
+        "--set", "optimizer.momentum=0.5",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.exception
+    assert "best (step" in result.output
+    assert "wrong labels corrected" in result.output
+    assert str(out) in result.output
+    config = RunFolder(out).config()
+    assert config["method"] == {"name": "imae", "arguments": {"T": 4.0}}
+    assert config["model"]["name"] == "mlp"
+    assert config["noise"] == "symmetric:0.4"
+    assert config["optimizer"]["momentum"] == 0.5
+    assert (config["seed"], config["train"]["epochs"], config["data"]["hold_out"]) == (2, 2, 0.2)
+    assert (out / "history.csv").exists()
+    again = run("--resume", out)
+    assert again.exit_code == 0
+    assert "best (step" in again.output
+
+
+def test_a_file_then_settings_then_options(run, table, tmp_path):
+    file = tmp_path / "settings.json"
+    content = {"data": {"name": str(table)}, "train": {"epochs": 9, "batch_size": 30}, "seed": 1}
+    file.write_text(json.dumps(content))
+    result = run(
+        "--config", file, "--set", "seed=2", "--set", "optimizer.lr=0.5", "--lr", 0.25,
+        "--steps", 2, "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.exception
+    config = RunFolder(tmp_path / "run").config()
+    assert config["seed"] == 2
+    assert config["optimizer"]["lr"] == 0.25
+    assert (config["train"]["epochs"], config["train"]["steps"]) == (None, 2)
+    assert config["train"]["batch_size"] == 30
+
+
+def test_a_dry_run_shows_everything_and_writes_nothing(run, table, tmp_path):
+    before = set(tmp_path.rglob("*"))
+    result = run(table, "--dry-run", "--epochs", 3)
+    assert result.exit_code == 0, result.exception
+    assert "imae_stable" in result.output
+    assert "an epoch takes about" in result.output
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_all_mistakes_are_printed_one_a_line(run, table):
+    result = run(table, "--set", "train.epoch=3", "--set", "seed=x", "--loss", "imea")
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("imae: ") for line in lines)
+    assert "imae: train.epoch: unknown key; did you mean train.epochs?" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (["--epochs", "1"], ArgumentError, "give DATA"),
+        (["digitz"], DataError, "did you mean digits"),
+        (["--resume", "x", "--seed", "1"], ArgumentError, "give no others"),
+        (["digits", "--config", "missing.json"], ArgumentError, "cannot be read"),
+    ],
+)
+def test_a_single_mistake_is_one_line(run, arguments, kind, message):
+    error = run(*arguments).exception
+    with pytest.raises(kind, match=message):
+        raise error
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("code", [130, 143])
+def test_a_stopped_run_leaves_with_the_code_of_its_signal(run, table, monkeypatch, code):
+    def stop(config, *, show):  # noqa: ARG001
+        raise Stopped("stopped after step 3; go on with: imae train --resume runs/x", code)
+
+    monkeypatch.setattr("imae.train.train", stop)
+    result = run(table)
+    assert result.exit_code == code
+    assert result.stderr == ("imae: stopped after step 3; go on with: imae train --resume runs/x\n")

@@ -1,0 +1,95 @@
+import json
+
+import pytest
+
+from imae.errors import ArgumentError
+from imae.methods import METHODS
+from imae.recipes import compare, split_losses
+from imae.recipes.compare import _SETTINGS_FILE
+
+SETTINGS = {
+    "data": {"name": "digits"},
+    "noise": "symmetric:0.4",
+    "model": {"name": "mlp", "arguments": {"hidden": 8}},
+    "train": {"steps": 3, "batch_size": 32, "measure_train": False},
+    "machine": {"threads": 1},
+    "seed": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "losses"),
+    [
+        ("cce", ["cce"]),
+        (" cce , mae,", ["cce", "mae"]),
+        ("sl:alpha=6,beta=0.1,imae:T=8", ["sl:alpha=6,beta=0.1", "imae:T=8"]),
+        ("imae:T=8,window_high=16,cce", ["imae:T=8,window_high=16", "cce"]),
+        ("all", list(METHODS.names())),
+    ],
+)
+def test_a_list_of_losses_is_taken_apart(text, losses):
+    assert split_losses(text) == losses
+
+
+@pytest.mark.parametrize("text", ["", " , ", "cce,cce"])
+def test_no_loss_or_one_twice_is_refused(text):
+    with pytest.raises(ArgumentError, match=r"at least one loss|stands twice"):
+        split_losses(text)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    out = tmp_path_factory.mktemp("compare")
+    return out, compare(SETTINGS, ["cce", "imae:T=16"], seeds=2, out=out)
+
+
+def test_every_loss_runs_under_every_seed(compared):
+    out, runs = compared
+    assert [run.path.name for run in runs] == [
+        "cce-seed5",
+        "imae-T=16-seed5",
+        "cce-seed6",
+        "imae-T=16-seed6",
+    ]
+    assert [(run.config.method.name, run.config.seed) for run in runs] == [
+        ("cce", 5),
+        ("imae", 5),
+        ("cce", 6),
+        ("imae", 6),
+    ]
+    assert runs[1].config.method.arguments["T"] == 16
+    assert all(run.result["final"]["step"] == 3 for run in runs)
+    assert json.loads((out / _SETTINGS_FILE).read_text()) == SETTINGS
+
+
+def test_all_else_is_the_same_for_every_loss(compared):
+    _, runs = compared
+    cce, imae = (run.config.model_dump(exclude={"method", "out"}) for run in runs[:2])
+    assert cce == imae
+
+
+def test_again_repeats_nothing_and_more_losses_are_added(compared):
+    out, runs = compared
+    written = {run.path: (run.path / "result.json").stat().st_mtime_ns for run in runs}
+    again = compare(SETTINGS, ["cce", "mae"], seeds=1, out=out)
+    assert (out / "cce-seed5" / "result.json").stat().st_mtime_ns == written[runs[0].path]
+    assert again[1].path.name == "mae-seed5"
+    assert again[1].result is not None
+
+
+def test_other_settings_do_not_mix_with_what_is_there(compared):
+    out, _ = compared
+    other = {**SETTINGS, "noise": "symmetric:0.2"}
+    with pytest.raises(ArgumentError, match="under other settings; choose another --out"):
+        compare(other, ["cce"], seeds=1, out=out)
+
+
+def test_a_bad_loss_is_found_before_the_first_run(tmp_path):
+    with pytest.raises(ArgumentError, match="no_such_loss"):
+        compare(SETTINGS, ["cce", "no_such_loss"], seeds=1, out=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_at_least_one_seed(tmp_path):
+    with pytest.raises(ArgumentError, match="seeds must be at least 1, got 0"):
+        compare(SETTINGS, ["cce"], seeds=0, out=tmp_path)
