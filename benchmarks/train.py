@@ -1,0 +1,202 @@
+"""What a training step costs with everything on, beside the bare step and a plain loop.
+
+    python benchmarks/train.py --steps 60 --root FOLDER
+
+ResNet-20 on CIFAR-10, batches of 128, one run, the three taken in turns:
+
+- bare: forward, backward and step on one batch that lies in memory;
+- ours: the loop of `imae train`, with batches, crops and mirrors, the loss, dynamics, the watch on
+  numbers, the learning-rate schedule, and a checkpoint and a row of the history at the end of the
+  epoch (its share for each step is counted in); evaluation passes are not training and not timed;
+- plain: a DataLoader with per-image transforms written in torch, as most scripts have it.
+
+Without CIFAR-10 under ``--root`` the images are random numbers of the same shape, and the output
+says so.
+"""
+
+import argparse
+import dataclasses
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset
+
+from imae.data import load
+from imae.errors import ImaeError
+from imae.models import build
+from imae.records import RunFolder
+from imae.train.config import Config
+from imae.train.display import Display
+from imae.train.environment import pinned
+from imae.train.journal import Journal
+from imae.train.loop import train_step
+from imae.train.setup import build_fabric, setup
+from imae.train.signals import StopRequest
+from imae.train.state import State
+
+BATCH_SIZE = 128
+NUM_ROWS = 50_000
+CHUNK = 2  # steps of one kind before the next has its turn
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=60, help="steps of each kind to time")
+    parser.add_argument("--root", type=Path, help="folder that holds CIFAR-10")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    print(
+        f"{platform.platform()}, {os.cpu_count()} cores, {arguments.threads} threads, "
+        f"torch {torch.__version__}, Python {platform.python_version()}"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        name, root = found_or_made(Path(folder), arguments.root)
+        state = started(name, root, arguments.threads, Path(folder) / "run")
+        with pinned(arguments.threads, torch.device("cpu")):
+            compare(state, Path(folder) / "run", arguments.steps)
+
+
+def found_or_made(folder: Path, root: Path | None) -> tuple[str, Path | None]:
+    """CIFAR-10 if it is there, else random images of its shape; says which."""
+    try:
+        load("cifar10", root=root)
+    except ImaeError:
+        print("data: random images of the shape of CIFAR-10 (the set itself is not here)")
+        generator = np.random.Generator(np.random.PCG64(0))
+        images = generator.integers(0, 256, (NUM_ROWS, 3, 32, 32), dtype=np.uint8)
+        np.savez(folder / "cifar-shaped.npz", x=images, y=np.arange(NUM_ROWS) % 10)
+        return str(folder / "cifar-shaped.npz"), None
+    print("data: CIFAR-10")
+    return "cifar10", root
+
+
+def started(name: str, root: Path | None, threads: int, out: Path) -> State:
+    config = Config.model_validate(
+        {
+            "data": {"name": name, "root": None if root is None else str(root)},
+            "noise": "symmetric:0.4",
+            "model": {"name": "resnet20"},
+            "train": {"batch_size": BATCH_SIZE, "epochs": 1},
+            "machine": {"accelerator": "cpu", "threads": threads},
+            "out": str(out),
+        }
+    )
+    return setup(config, build_fabric(config.machine), Display())
+
+
+def compare(state: State, folder: Path, steps: int) -> None:
+    kinds = {"bare": bare_steps(state), "ours": our_steps(state), "plain": plain_steps(state)}
+    wall: dict[str, list[float]] = {kind: [] for kind in kinds}
+    busy: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for run in kinds.values():
+        next(run)  # the first step allocates
+    # Taken in turns, so that whatever else the machine does falls on all.
+    while len(wall["bare"]) < steps:
+        for kind, run in kinds.items():
+            for _ in range(CHUNK):
+                start, start_busy = time.perf_counter(), time.process_time()
+                next(run)
+                wall[kind].append(time.perf_counter() - start)
+                busy[kind].append(time.process_time() - start_busy)
+    written = written_per_epoch(state, folder) / state.steps_per_epoch
+    print(f"\nResNet-20, batches of {BATCH_SIZE}, median of {len(wall['bare'])} steps")
+    print(f"writing takes {1e3 * written:.2f} ms a step, counted into ours")
+    # Processor time is what to read on a machine that is doing other things too.
+    for name, seconds in (("wall time", wall), ("processor time", busy)):
+        bare, ours, plain = (statistics.median(seconds[kind]) for kind in kinds)
+        ours += written
+        print(f"{name}")
+        print(f"  bare forward, backward, step  {1e3 * bare:8.1f} ms")
+        print(
+            f"  imae train, everything on     {1e3 * ours:8.1f} ms   {ours / bare:.3f} of bare "
+            "(at most 1.05)"
+        )
+        print(
+            f"  plain loop with a DataLoader  {1e3 * plain:8.1f} ms   {plain / bare:.3f} of bare "
+            "(ours must be less)"
+        )
+
+
+def bare_steps(state: State) -> Iterator[None]:
+    network, optimizer = plain_network()
+    batch = next(iter(state.batches.epoch(0)))
+    while True:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(network(batch.inputs), batch.target)
+        torch.autograd.backward(loss)
+        optimizer.step()
+        yield
+
+
+def our_steps(state: State) -> Iterator[None]:
+    state.learner.train()
+    while True:
+        for batch in state.batches.epoch(0):
+            train_step(state, batch, StopRequest())
+            yield
+
+
+def plain_steps(state: State) -> Iterator[None]:
+    network, optimizer = plain_network()
+    pixels = torch.from_numpy(state.prepared.train.inputs.pixels)  # type: ignore[attr-defined]
+    images = PerImage(pixels, torch.from_numpy(state.prepared.train.labels))
+    loader: DataLoader[tuple[Tensor, Tensor]]
+    loader = DataLoader(images, batch_size=BATCH_SIZE, shuffle=True)
+    while True:
+        for inputs, target in loader:
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(network(inputs), target)
+            torch.autograd.backward(loss)
+            optimizer.step()
+            yield
+
+
+def plain_network() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    network = build("resnet20", num_classes=10, seed=0)
+    optimizer = torch.optim.SGD(
+        network.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4
+    )
+    return network, optimizer
+
+
+@dataclasses.dataclass(frozen=True)
+class PerImage(Dataset[tuple[Tensor, Tensor]]):
+    """Images that are padded, cropped, mirrored and normalised one at a time."""
+
+    pixels: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        image = functional.pad(self.pixels[row].float() / 255, (4, 4, 4, 4))
+        top, left, mirror = torch.randint(9, (3,)).tolist()
+        image = image[:, top : top + 32, left : left + 32]
+        image = image.flip(2) if mirror % 2 else image
+        return (image - 0.48) / 0.25, self.labels[row]
+
+
+def written_per_epoch(state: State, folder: Path) -> float:
+    """Seconds to write dynamics, a checkpoint, a row of the history and the progress."""
+    journal = Journal(RunFolder(folder), Display())
+    journal.begin(state, is_resumed=False)
+    start = time.perf_counter()
+    journal.checkpoint(state)
+    journal.dynamics(state, 0)
+    journal.run.append_history({"step": state.step, "test_accuracy": 0.5})
+    journal.run.write_progress(step=1, total_steps=1, seconds=1.0, status="running")
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""What a training run optimises: losses, and the state that they need."""
+
+from imae.methods.catalog import METHODS as METHODS
+from imae.methods.curve_method import CurveMethod as CurveMethod
+from imae.methods.loss_method import LossMethod as LossMethod
+from imae.methods.method import Facts as Facts
+from imae.methods.method import Method as Method
+from imae.methods.method import Rows as Rows

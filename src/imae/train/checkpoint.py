@@ -1,0 +1,107 @@
+"""Checkpoints: whole or not there at all, with a checksum, safe to load."""
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from imae._files import whole_file
+from imae.errors import DataError
+from imae.records import explained_writing
+
+FORMAT = 1
+_NAME = re.compile(r"step-(\d+)\.pt")
+
+
+def save_checkpoint(folder: Path, content: dict[str, Any], *, step: int, keep: int) -> None:
+    """Writes the state after a step and removes all but the newest ``keep`` checkpoints.
+
+    Args:
+        folder: Folder of the checkpoints.
+        content: Tensors and plain values, nested.
+        step: Steps that are done.
+        keep: Checkpoints to keep, at least 1.
+
+    Raises:
+        ImaeError: If it cannot be written; those that are there stay.
+    """
+    save_tensors(folder / f"step-{step:09d}.pt", content)
+    with explained_writing(folder, folder.parent):
+        for path in list_checkpoints(folder)[:-keep]:
+            _manifest(path).unlink(missing_ok=True)  # first: without it the file does not count
+            path.unlink(missing_ok=True)
+
+
+def load_checkpoint(folder: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
+    """The newest checkpoint that is whole, or None if there is none.
+
+    Args:
+        folder: Folder of the checkpoints.
+        say: Told, in one line each, about checkpoints that are damaged.
+    """
+    for path in reversed(list_checkpoints(folder)):
+        try:
+            return load_tensors(path)
+        except DataError as error:
+            say(f"{error}; trying the checkpoint before it")
+    return None
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Checkpoints in the order of their steps; whether they are whole shows on loading."""
+    found = [path for path in folder.glob("step-*.pt") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")))
+
+
+def save_tensors(path: Path, content: dict[str, Any]) -> None:
+    """Writes tensors and plain values, and beside them their size and SHA-256.
+
+    Raises:
+        ImaeError: If they cannot be written.
+    """
+    with explained_writing(path, path.parent.parent):
+        memory = io.BytesIO()  # torch.save hides why a file cannot be written
+        torch.save({"format": FORMAT, **content}, memory)
+        with whole_file(path) as file:
+            file.write(memory.getbuffer())
+        sha256 = hashlib.sha256(memory.getbuffer()).hexdigest()
+        manifest = {"sha256": sha256, "bytes": memory.getbuffer().nbytes}
+        with whole_file(_manifest(path)) as file:
+            file.write(json.dumps(manifest).encode() + b"\n")
+
+
+def load_tensors(path: Path) -> dict[str, Any]:
+    """What ``save_tensors`` wrote; no code of the file ever runs.
+
+    Raises:
+        DataError: If the file or its checksum is missing, or they do not fit.
+    """
+    try:
+        manifest = json.loads(_manifest(path).read_text())
+        with path.open("rb") as file:
+            found = _digest(file)
+        is_whole = isinstance(manifest, dict) and manifest.get("sha256") == found
+    except (OSError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise DataError(f"{path}: damaged, its checksum does not hold")
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    if content.get("format") != FORMAT:
+        raise DataError(f"{path}: written by another version of imae, which can read it")
+    return dict(content)
+
+
+def _digest(file: IO[bytes]) -> str:
+    sha256 = hashlib.sha256()
+    while block := file.read(1 << 20):
+        sha256.update(block)
+    return sha256.hexdigest()
+
+
+def _manifest(path: Path) -> Path:
+    return path.with_suffix(".json")

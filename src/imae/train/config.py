@@ -1,0 +1,185 @@
+"""The configuration of a run: what can be set, what it means and what is refused."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from imae.errors import ArgumentError
+from imae.methods.catalog import METHODS
+from imae.models.catalog import MODELS
+from imae.noise.spec import parse
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=False)
+
+
+class DataConfig(_Section):
+    """Which rows a run trains on and measures on."""
+
+    name: str = Field(min_length=1, description="Name of a data set, or a path to your own.")
+    root: str | None = Field(None, description="Folder that holds a named data set.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Further options of the data set or the layout."
+    )
+    hold_out: float = Field(
+        0.1, ge=0, lt=1, description="Part of the given labels held out to choose by; 0 for none."
+    )
+    features: str | None = Field(
+        None, description="Pretrained network whose frozen features replace the images."
+    )
+    workers: int = Field(0, ge=0, description="Processes that read and decode ahead.")
+    augment: bool = Field(True, description="Whether images are cropped and mirrored at random.")
+
+
+class ModelConfig(_Section):
+    """The network."""
+
+    name: str | None = Field(None, description="Network; by default one that suits the data.")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="Options of the network.")
+    init: str | None = Field(None, description="File of start weights.")
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str | None) -> str | None:
+        if name is not None and ":" not in name:
+            MODELS.find(name)
+        return name
+
+
+class MethodConfig(_Section):
+    """What is optimised."""
+
+    name: str = Field("imae_stable", description="Loss or method; `imae list methods` shows all.")
+    arguments: dict[str, Any] = Field(
+        default_factory=dict, description="Parameters of the method, such as T."
+    )
+
+    @model_validator(mode="after")
+    def _known(self) -> "MethodConfig":
+        try:
+            METHODS.build(self.name, **self.arguments)
+        except TypeError as error:  # a text where a number belongs
+            raise ValueError(f"{self.name}: {error}") from None
+        return self
+
+
+class TrainConfig(_Section):
+    """Budget, batches and measuring."""
+
+    epochs: Positive | None = Field(None, description="Passes over the data [40, without steps].")
+    steps: Positive | None = Field(None, description="Optimiser steps, instead of epochs.")
+    batch_size: Positive | None = Field(
+        None, description="Rows in a step, over all processes [64, or all rows if fewer]."
+    )
+    drop_last: bool = Field(False, description="Leave out a last batch that is not full.")
+    evaluate_every: Positive | None = Field(
+        None, description="Steps between evaluations; by default one at the end of each epoch."
+    )
+    evaluate_batch_size: Positive = Field(256, description="Rows at once in evaluation.")
+    measure_train: bool = Field(
+        True, description="Measure the training rows too where the true labels are known."
+    )
+    checkpoint_every: Positive | None = Field(
+        None, description="Steps between checkpoints; by default one at the end of each epoch."
+    )
+    keep: Positive = Field(2, description="Checkpoints that are kept.")
+    clip: float | None = Field(None, gt=0, description="Largest norm of the whole gradient.")
+    average: float | None = Field(
+        None, gt=0, lt=1, description="Decay of a moving average of the weights, such as 0.999."
+    )
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> "TrainConfig":
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("give epochs or steps, not both")
+        return self
+
+
+class OptimizerConfig(_Section):
+    """How steps are taken."""
+
+    name: Literal["sgd", "momentum", "nesterov", "adam"] = Field(
+        "nesterov", description="Optimiser."
+    )
+    lr: float = Field(0.05, gt=0, description="Learning rate.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="For momentum and nesterov.")
+    weight_decay: float = Field(5e-4, ge=0, description="Pull of the weights towards zero.")
+    delta: float = Field(1e-8, gt=0, description="What Adam adds to its denominator.")
+
+
+class ScheduleConfig(_Section):
+    """The learning rate over the steps."""
+
+    name: Literal["constant", "steps", "cosine", "one_cycle"] = Field(
+        "cosine", description="Shape of the learning rate over the run."
+    )
+    at: tuple[Positive, ...] = Field((), description="For steps: divide at each of these steps.")
+    every: Positive | None = Field(None, description="For steps: divide every so many steps.")
+    divide_by: float = Field(10.0, gt=1, description="For steps: what to divide by.")
+    warm_up: int = Field(0, ge=0, description="Steps of linear warm-up.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ScheduleConfig":
+        if (self.name == "steps") != bool(self.at or self.every):
+            raise ValueError("`at` or `every` must be given for the schedule steps and no other")
+        if self.at and self.every:
+            raise ValueError("give `at` or `every`, not both")
+        if self.name == "one_cycle" and self.warm_up:
+            raise ValueError("one_cycle has a warm-up of its own")
+        return self
+
+
+class MachineConfig(_Section):
+    """Where and how the numbers are computed."""
+
+    accelerator: str = Field("auto", description="auto, cpu, gpu, mps or tpu.")
+    devices: Positive = Field(1, description="Processes on each machine, one a device.")
+    nodes: Positive = Field(1, description="Machines; start the command on each with torchrun.")
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
+        "32-true", description="Number format of the network."
+    )
+    compile: bool = Field(False, description="Compile the network with torch.compile.")
+    channels_last: bool = Field(False, description="Memory layout that suits convolutions.")
+    threads: Positive | None = Field(
+        None, description="Threads of each process; recorded, for other numbers give other bits."
+    )
+
+
+class Config(_Section):
+    """Everything that decides a run.
+
+    Examples:
+        >>> config = Config(data={"name": "digits"}, method={"name": "gce"}, seed=1)
+        >>> config.method.name, config.train.batch_size is None
+        ('gce', True)
+    """
+
+    data: DataConfig
+    noise: str | None = Field(None, description="Noise to add, such as symmetric:0.4.")
+    noise_map: str | None = Field(None, description="For pairs noise: FROM:TO,FROM:TO.")
+    noise_exact: bool = Field(False, description="Change exactly this part of the labels.")
+    seed: int = Field(123, ge=0, description="Seed of every draw.")
+    model: ModelConfig = Field(default_factory=lambda: ModelConfig())
+    method: MethodConfig = Field(default_factory=lambda: MethodConfig())
+    train: TrainConfig = Field(default_factory=lambda: TrainConfig())
+    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig())
+    schedule: ScheduleConfig = Field(default_factory=lambda: ScheduleConfig())
+    machine: MachineConfig = Field(default_factory=lambda: MachineConfig())
+    out: str | None = Field(None, description="Run folder [runs/NAME-TIME].")
+    log: tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...] = Field(
+        (), description="Further logs."
+    )
+
+    @field_validator("noise")
+    @classmethod
+    def _known_noise(cls, noise: str | None) -> str | None:
+        return None if noise is None else str(parse(noise))
+
+    @model_validator(mode="after")
+    def _noise_options(self) -> "Config":
+        if self.noise is None and (self.noise_map is not None or self.noise_exact):
+            raise ArgumentError("noise_map and noise_exact are for noise, and none is given")
+        return self

@@ -1,0 +1,147 @@
+"""The measures of the paper: accuracy on test rows, on right and on wrong labels."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from imae.data import Batches, Split
+from imae.models.network import Network
+from imae.train.config import Config
+from imae.train.prepare import Prepared
+from imae.train.state import Ranks, State
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Measures = dict[str, float | None]
+
+
+def evaluate(state: State) -> Measures:
+    """Accuracies of the network as it is, in evaluation mode; all ranks must call it.
+
+    Returns:
+        ``test_accuracy``, ``validation_accuracy`` (on held-out given labels), ``noisy_accuracy``
+        (wrong labels predicted as given), ``clean_accuracy`` (right labels predicted),
+        ``corrected_accuracy`` (rows with wrong labels predicted as what they are) and
+        ``hybrid_accuracy`` (test rows and rows with right labels together); None where unknown.
+    """
+    prepared = state.prepared
+    state.ranks.take_over_buffers(state.learner.networks)
+
+    def predicted(split: Split | None) -> NDArray[np.int64] | None:
+        if split is None:
+            return None
+        return _over_rows(
+            state.network,
+            split,
+            lambda logits: logits.argmax(1),
+            ranks=state.ranks,
+            fabric=state.fabric,
+            config=state.config,
+        ).numpy()
+
+    is_measured = state.config.train.measure_train and prepared.train.clean_labels is not None
+    return measures(
+        prepared,
+        test=predicted(prepared.test),
+        validation=predicted(prepared.validation),
+        train=predicted(prepared.train) if is_measured else None,
+    )
+
+
+def measures(
+    prepared: Prepared,
+    *,
+    test: NDArray[np.int64] | None,
+    validation: NDArray[np.int64] | None,
+    train: NDArray[np.int64] | None,
+) -> Measures:
+    """Accuracies from the predicted classes of each part, None where a part is not predicted."""
+    test_hits = None if test is None else test == _truth(prepared.test)
+    noisy = clean = corrected = None
+    if train is not None:
+        split, is_flipped = prepared.train, prepared.is_flipped
+        assert is_flipped is not None
+        noisy = (train == split.labels)[is_flipped]
+        clean = (train == split.labels)[~is_flipped]
+        corrected = (train == split.clean_labels)[is_flipped]
+    hybrid = None if clean is None or test_hits is None else np.concatenate([test_hits, clean])
+    held = prepared.validation
+    held_hits = None if held is None or validation is None else validation == held.labels
+    return {
+        "test_accuracy": _mean(test_hits),
+        "validation_accuracy": _mean(held_hits),
+        "noisy_accuracy": _mean(noisy),
+        "clean_accuracy": _mean(clean),
+        "corrected_accuracy": _mean(corrected),
+        "hybrid_accuracy": _mean(hybrid),
+    }
+
+
+def predict_logits(
+    network: Network, split: Split, *, ranks: Ranks, fabric: "Fabric", config: Config
+) -> Tensor:
+    """Logits of every row of a split, shape (N, C), on the CPU; all ranks must call it."""
+    ranks.take_over_buffers(network)
+    return _over_rows(
+        network, split, lambda logits: logits.float(), ranks=ranks, fabric=fabric, config=config
+    )
+
+
+@torch.no_grad()
+def _over_rows(
+    network: nn.Module,
+    split: Split,
+    output: Callable[[Tensor], Tensor],
+    *,
+    ranks: Ranks,
+    fabric: "Fabric",
+    config: Config,
+) -> Tensor:
+    """What ``output`` makes of the logits of every row; each rank does its share of them."""
+    rows = np.arange(ranks.rank, len(split), ranks.number)
+    parts = []
+    if len(rows) > 0:
+        share = split if ranks.number == 1 else split.take(rows)
+        batches = Batches(
+            share,
+            config.train.evaluate_batch_size,
+            seed=0,
+            shuffle=False,
+            augment=False,
+            workers=config.data.workers,
+        )
+        with _evaluating(network), fabric.autocast():
+            for batch in batches.epoch(0):
+                parts.append(output(network(fabric.to_device(batch.inputs))))
+    if ranks.number == 1:
+        return torch.cat(parts).cpu()
+    found = torch.cat(parts) if parts else output(torch.zeros(0, split.num_classes))
+    whole = found.new_zeros(len(split), *found.shape[1:])
+    whole[torch.from_numpy(rows).to(whole.device)] = found
+    return ranks.total(whole).cpu()
+
+
+@contextlib.contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode for the block, and afterwards the mode that was."""
+    was_training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(was_training)
+
+
+def _truth(split: Split | None) -> NDArray[np.int64]:
+    assert split is not None
+    return split.labels if split.clean_labels is None else split.clean_labels
+
+
+def _mean(hits: NDArray[np.bool_] | None) -> float | None:
+    return None if hits is None or len(hits) == 0 else float(hits.mean())

@@ -1,0 +1,209 @@
+"""What a run writes down as it goes: evaluations, dynamics, checkpoints, progress."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from imae.errors import DataError
+from imae.records import RunFolder, RunLabels
+from imae.train.checkpoint import load_checkpoint, save_checkpoint, save_tensors
+from imae.train.display import Display
+from imae.train.dynamics import Dynamics
+from imae.train.environment import describe
+from imae.train.evaluate import evaluate
+from imae.train.loggers import Logger, build_loggers
+from imae.train.state import State
+
+_SECONDS_BETWEEN_PROGRESS = 5.0
+
+
+class Journal:
+    """The writing side of a run. All ranks call it, for measuring needs all; the first writes.
+
+    Args:
+        run: The run folder.
+        display: What a person sees.
+    """
+
+    def __init__(self, run: RunFolder, display: Display) -> None:
+        self.run = run
+        self.display = display
+        self._loggers: list[Logger] = []
+        self._last_progress = 0.0
+
+    def begin(self, state: State, *, is_resumed: bool) -> None:
+        """Writes down what is being run, or takes up a run that was interrupted.
+
+        Args:
+            state: The run before its first step.
+            is_resumed: Whether the folder holds a run that is to go on.
+
+        Raises:
+            DataError: If the data is no longer what the run was started on.
+        """
+        if is_resumed:
+            _check_same(self.run.labels(), _labels(state), self.run)
+            content = load_checkpoint(self.run.checkpoints, self.display.say)
+            if content is not None:
+                state.restore(content)
+            if state.is_first:
+                epochs, begun = divmod(state.step, state.steps_per_epoch)
+                if begun and state.step == state.total_steps:
+                    epochs += 1  # cut short on purpose, and written down
+                self.run.truncate(step=state.step, num_epochs=epochs)
+        elif state.is_first:
+            threads = state.config.machine.threads
+            assert threads is not None
+            self.run.write_env(describe(state.fabric.device, threads))
+            self.run.write_labels(_labels(state))
+            # Last: a folder with a configuration is a run that can be resumed.
+            self.run.write_config(state.config.model_dump(mode="json"))
+        if state.is_first:
+            self._loggers = build_loggers(state.config.log, self.run, state.step)
+            self._progress(state, "running")
+        self.display.start(state.step, state.total_steps)
+
+    def advanced(self, state: State) -> None:
+        """Notes that a step is done."""
+        self.display.advance(state.step)
+        if time.monotonic() - self._last_progress > _SECONDS_BETWEEN_PROGRESS:
+            self._progress(state, "running")
+
+    def growth(self, state: State) -> None:
+        """Says once that the logits have grown very large."""
+        line = state.watch.growth()
+        if line is not None:
+            self.display.say(line)
+            self._progress(state, "running", line)
+
+    def dynamics(self, state: State, epoch: int) -> None:
+        """Writes what the epoch, from 0, has shown of every row, and clears it."""
+        whole = state.ranks.total(state.dynamics.state())
+        if state.is_first:
+            self.run.write_dynamics(epoch + 1, Dynamics.record(whole))
+        state.dynamics.clear()
+
+    def evaluation(self, state: State) -> None:
+        """Measures and writes a row of the history; keeps the weights if they are the best."""
+        loss, weight = state.ranks.total(state.loss).tolist()
+        state.loss.zero_()
+        row: dict[str, Any] = {
+            "step": state.step,
+            "epoch": state.step / state.steps_per_epoch,
+            "seconds": state.elapsed(),
+            "learning_rate": state.optimizer.param_groups[0]["lr"],
+            "train_loss": loss / weight if weight else None,
+            **evaluate(state),
+        }
+        validation = row["validation_accuracy"]
+        is_best = validation is not None and validation > state.best_validation
+        if is_best:
+            state.best_validation = validation
+        if not state.is_first:
+            return
+        if is_best:
+            self._save_weights("best", state)
+        self.run.append_history(row)
+        for logger in self._loggers:
+            logger.log(row)
+        self.display.measured(row)
+
+    def checkpoint(self, state: State) -> None:
+        """Saves the whole state."""
+        content = state.capture()
+        if state.is_first:
+            keep = state.config.train.keep
+            save_checkpoint(self.run.checkpoints, content, step=state.step, keep=keep)
+
+    def stopped(self, state: State) -> str:
+        """Notes that a signal ended the run; the line says how to go on."""
+        line = f"stopped after step {state.step}; go on with: imae train --resume {self.run.path}"
+        self._progress(state, "stopped", line)
+        return line
+
+    def failed(self, state: State, message: str) -> None:
+        """Notes why the run ended."""
+        self._progress(state, "failed", message)
+
+    def finish(self, state: State) -> None:
+        """Writes the weights and the result."""
+        if not state.is_first:
+            return
+        self._save_weights("final", state)
+        history = self.run.history()
+        result = {
+            **summary(history),
+            "steps": state.step,
+            "seconds": state.elapsed(),
+            "seconds_per_step": state.step_seconds / state.step,
+            "status": "finished",
+        }
+        self.run.write_result(result)
+        self._progress(state, "finished")
+
+    def close(self) -> None:
+        """Ends the logs and the display."""
+        for logger in self._loggers:
+            logger.close()
+        self.display.close()
+
+    def _save_weights(self, which: str, state: State) -> None:
+        weights = {
+            "step": state.step,
+            "num_classes": state.prepared.train.num_classes,
+            "input_shape": list(state.prepared.train.inputs.shape),
+            "network": state.network.state_dict(),
+        }
+        save_tensors(self.run.path / "weights" / f"{which}.pt", weights)
+
+    def _progress(self, state: State, status: str, message: str = "") -> None:
+        self._last_progress = time.monotonic()
+        if state.is_first:
+            self.run.write_progress(
+                step=state.step,
+                total_steps=state.total_steps,
+                seconds=state.elapsed(),
+                status=status,
+                message=message,
+            )
+
+
+def summary(history: list[dict[str, Any]]) -> dict[str, Any]:
+    """The best and the final row of a history, apart.
+
+    ``best`` has the highest accuracy on the held-out labels, as a user without clean data would
+    choose; ``best_test`` has the highest test accuracy, the paper's "Best". Of equal ones the
+    first counts; without a held-out part ``best`` is ``best_test``, and without both it is final.
+
+    Examples:
+        >>> rows = [{"step": 1, "test_accuracy": 0.9, "validation_accuracy": 0.4},
+        ...         {"step": 2, "test_accuracy": 0.8, "validation_accuracy": 0.5}]
+        >>> {name: row["step"] for name, row in summary(rows).items()}
+        {'best': 2, 'best_test': 1, 'final': 2}
+    """
+    final = history[-1]
+    best_test = _highest(history, "test_accuracy")
+    best = _highest(history, "validation_accuracy") or best_test or final
+    return {"best": best, "best_test": best_test, "final": final}
+
+
+def _highest(history: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
+    known = [row for row in history if row[name] is not None]
+    return max(known, key=lambda row: float(row[name]), default=None)
+
+
+def _labels(state: State) -> RunLabels:
+    train = state.prepared.train
+    return RunLabels(train.row_ids, train.labels, np.array(train.class_names), train.clean_labels)
+
+
+def _check_same(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
+    if len(before.given) == len(now.given):
+        changed = (before.row_ids != now.row_ids) | (before.given != now.given)
+        if not changed.any():
+            return
+        row = f"row {str(now.row_ids[int(changed.argmax())])!r} differs"
+    else:
+        row = f"{len(now.given)} rows instead of {len(before.given)}"
+    raise DataError(f"{run.path}: the data is not what this run was started on: {row}")

@@ -1,0 +1,150 @@
+"""Training and resuming, in this process or in several that are started for it."""
+
+import contextlib
+import datetime
+import os
+import re
+from pathlib import Path
+
+from imae.errors import ArgumentError, ImaeError
+from imae.records import RunFolder
+from imae.train.config import Config
+from imae.train.display import BarDisplay, Display, QuietDisplay
+from imae.train.environment import pinned
+from imae.train.journal import Journal
+from imae.train.loop import fit
+from imae.train.processes import (
+    is_worker,
+    lost_a_process,
+    lost_line,
+    start_processes,
+    started_as,
+)
+from imae.train.reading import build_config
+from imae.train.run import Run
+from imae.train.setup import build_fabric, setup
+from imae.train.signals import Stopped
+
+
+def train(config: Config, *, show: bool = False) -> Run:
+    """Trains as configured and gives the finished run.
+
+    Args:
+        config: What to train; :func:`imae.train.build_config` makes one from nested settings.
+        show: Whether to show a progress bar on the error stream.
+
+    Raises:
+        Stopped: If Ctrl-C or SIGTERM ended it; it can be resumed.
+        ImaeError: If the data or an option cannot be used, the numbers go wrong, something
+            cannot be written, or the folder holds a run already.
+
+    Examples:
+        >>> import tempfile
+        >>> from imae.train import Config
+        >>> config = Config(
+        ...     data={"name": "digits"},
+        ...     noise="symmetric:0.4",
+        ...     model={"name": "mlp"},
+        ...     train={"epochs": 1},
+        ...     out=tempfile.mkdtemp(),
+        ... )
+        >>> run = train(config)
+        >>> run.result["final"]["step"]
+        21
+    """
+    folder = Path(config.out or default_folder(config))
+    return Run(_start(config, folder, is_resumed=False, show=show))
+
+
+def resume(path: str | os.PathLike[str], *, show: bool = False) -> Run:
+    """Goes on with a run from its last checkpoint; one that has finished is left alone.
+
+    The end is bit for bit that of a run which was never interrupted.
+
+    Args:
+        path: The run folder.
+        show: Whether to show a progress bar on the error stream.
+
+    Raises:
+        Stopped: If Ctrl-C or SIGTERM ended it again.
+        ImaeError: As from :func:`train`, or if the folder holds no run.
+    """
+    run = RunFolder(path)
+    config = build_config(run.config())
+    if run.result() is None:
+        _start(config, run.path, is_resumed=True, show=show)
+    return Run(path)
+
+
+def default_folder(config: Config) -> str:
+    """``runs/NAME-TIME``, NAME from the data and the method."""
+    data = re.sub(r"[^\w.-]+", "-", Path(config.data.name).name).strip("-.") or "data"
+    time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return f"runs/{data}-{config.method.name}-{time}"
+
+
+def train_here(config: Config, folder: Path, *, is_resumed: bool, show: bool) -> Path:
+    """Trains in this process, as the only one or as one of several.
+
+    Args:
+        config: What to train.
+        folder: The run folder; that of the first rank counts.
+        is_resumed: Whether the folder holds a run that is to go on.
+        show: Whether the first rank shows a progress bar.
+
+    Returns:
+        The run folder.
+    """
+    fabric = build_fabric(config.machine)
+    folder = Path(fabric.broadcast(str(folder)))  # its default name holds a time
+    run = RunFolder(folder)
+    is_first = fabric.global_rank == 0
+    display = Display()
+    if is_first:
+        display = BarDisplay() if show else QuietDisplay()
+    journal = Journal(run, display)
+    with contextlib.ExitStack() as stack:
+        stack.callback(journal.close)
+        if is_first:
+            stack.enter_context(run.lock())
+            if run.exists() and not is_resumed:
+                raise ArgumentError(
+                    f"{folder}: holds a run already; go on with --resume {folder}, "
+                    "or choose another --out"
+                )
+        state = setup(config, fabric, display)
+        threads = state.config.machine.threads
+        assert threads is not None
+        stack.enter_context(pinned(threads, fabric.device))
+        try:
+            journal.begin(state, is_resumed=is_resumed)
+            fit(state, journal)
+            journal.finish(state)
+        except Stopped:
+            raise
+        except ImaeError as error:
+            with contextlib.suppress(ImaeError):
+                journal.failed(state, str(error))
+            raise
+        except RuntimeError as error:
+            if state.ranks.number == 1 or not lost_a_process(error):
+                raise
+            with contextlib.suppress(ImaeError):
+                journal.failed(state, lost_line(folder))
+            raise ImaeError(lost_line(folder)) from error
+    return folder
+
+
+def _start(config: Config, folder: Path, *, is_resumed: bool, show: bool) -> Path:
+    if is_worker():
+        machine = config.machine.model_copy(update=started_as())
+        config = config.model_copy(update={"machine": machine})
+    elif config.machine.nodes > 1:
+        raise ArgumentError(
+            "machine.nodes: several machines are started with torchrun, which names them to each "
+            "other: torchrun --nnodes M --nproc-per-node N $(which imae) train ..."
+        )
+    elif config.machine.devices > 1:
+        start_processes(train_here, config, folder, is_resumed=is_resumed, show=show)
+        return folder
+    return train_here(config, folder, is_resumed=is_resumed, show=show)

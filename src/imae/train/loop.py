@@ -1,0 +1,144 @@
+"""The loop: one step, what follows a step, and the whole run."""
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imae.data import Batch
+from imae.data.draws import torch_generator
+from imae.train.journal import Journal
+from imae.train.optimizer import set_learning_rate
+from imae.train.schedule import factor
+from imae.train.signals import Stopped, StopRequest, stop_requests
+from imae.train.state import State
+
+_STEPS_BETWEEN_READS = 50  # of what an accelerator saw: reading makes the host wait for it
+
+
+def fit(state: State, journal: Journal) -> None:
+    """Trains from where the state is to the end of the run.
+
+    Args:
+        state: Changed in place; all ranks have one.
+        journal: Where evaluations, dynamics and checkpoints go.
+
+    Raises:
+        Stopped: If a signal asked for it; the state has been saved.
+        ImaeError: If the numbers go wrong or something cannot be written.
+    """
+    state.learner.train()
+    with stop_requests() as request:
+        while state.step < state.total_steps:
+            epoch, start = divmod(state.step, state.steps_per_epoch)
+            state.method.start_epoch(epoch)
+            for batch in state.batches.epoch(epoch, start_step=start):
+                must_stop = train_step(state, batch, request)
+                after_step(state, journal, epoch, must_stop=must_stop)
+                if must_stop:
+                    raise Stopped(journal.stopped(state), request.code if request.signal else 143)
+                if state.step == state.total_steps:
+                    break
+
+
+def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
+    """One step of the optimiser.
+
+    Returns:
+        Whether a signal has asked any rank to stop.
+    """
+    began = time.perf_counter()
+    _start_step(state)
+    inputs, target, row = (state.fabric.to_device(each) for each in _tensors(state, batch))
+    losses: Tensor = state.module(inputs, target, row)
+    logits = state.learner.logits
+    assert logits is not None
+    state.watch.see(losses, logits)
+    if state.watch.is_reading_cheap:
+        state.watch.check_finite(state.step, inputs, state.prepared.train.row_ids[batch.row])
+    weight = torch.ones_like(losses)
+    if batch.weight is not None:
+        weight = state.fabric.to_device(batch.weight)
+    # One message between ranks a step: the weight of the whole batch, and whether to stop.
+    mine = torch.stack([weight.sum(), weight.new_tensor(float(request.signal > 0))])
+    total, stop = state.ranks.total(mine).unbind()
+    # Strategies average gradients over ranks; this makes the average that of the whole batch.
+    share = state.ranks.number / total.clamp(min=torch.finfo(total.dtype).tiny)
+    loss = (losses * weight).sum()
+    state.fabric.backward(loss * share)
+    assert logits.grad is not None
+    own = logits.grad.float().abs().sum(1) / (share * _loss_scale(state))
+    state.dynamics.see(row, logits.detach(), target, own)
+    _update_weights(state)
+    state.loss += torch.stack([loss.detach(), weight.sum()]).double()
+    state.step += 1
+    state.step_seconds += time.perf_counter() - began
+    if state.ranks.number == 1:
+        return request.signal > 0
+    return _is_read(state) and bool(stop > 0)
+
+
+def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -> None:
+    """Measures, writes dynamics and saves where it is time to."""
+    train = state.config.train
+    is_last = state.step == state.total_steps
+    is_epoch_end = state.step % state.steps_per_epoch == 0
+    to_evaluate = is_last or _is_due(train.evaluate_every, state.step, is_epoch_end)
+    to_save = is_last or must_stop or _is_due(train.checkpoint_every, state.step, is_epoch_end)
+    if to_evaluate or to_save or _is_read(state):
+        state.watch.check_finite(state.step)
+        journal.growth(state)
+    if is_epoch_end:
+        state.method.share()
+        state.method.end_epoch(epoch)
+    if is_epoch_end or is_last:
+        journal.dynamics(state, epoch)
+    if to_evaluate:
+        journal.evaluation(state)
+    if to_save:
+        journal.checkpoint(state)
+    journal.advanced(state)
+
+
+def _start_step(state: State) -> None:
+    """Sets what follows from the number of the step: the learning rate and the random draws."""
+    config = state.config
+    epoch, step_in_epoch = divmod(state.step, state.steps_per_epoch)
+    # Networks with dropout draw from the global generator: the step decides what they draw.
+    draws = torch_generator(config.seed, "step", epoch, step_in_epoch, state.ranks.rank)
+    torch.manual_seed(draws.initial_seed())
+    lr = config.optimizer.lr * factor(config.schedule, state.step, state.total_steps)
+    set_learning_rate(state.optimizer, lr)
+
+
+def _update_weights(state: State) -> None:
+    clip = state.config.train.clip
+    if clip is not None:
+        state.fabric.clip_gradients(
+            state.module, state.wrapped_optimizer, max_norm=clip, error_if_nonfinite=False
+        )
+    state.wrapped_optimizer.step()
+    state.wrapped_optimizer.zero_grad(set_to_none=True)
+    if state.average is not None:
+        state.average.update(state.learner.network)
+
+
+def _tensors(state: State, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    inputs = batch.inputs
+    if state.config.machine.channels_last and inputs.dim() == 4:
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    return inputs, batch.target, batch.row
+
+
+def _is_read(state: State) -> bool:
+    return state.watch.is_reading_cheap or state.step % _STEPS_BETWEEN_READS == 0
+
+
+def _loss_scale(state: State) -> float:
+    scaler: Any = state.scaler()
+    return 1.0 if scaler is None else float(scaler.get_scale())
+
+
+def _is_due(every: int | None, step: int, is_epoch_end: bool) -> bool:
+    return is_epoch_end if every is None else step % every == 0

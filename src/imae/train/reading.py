@@ -1,0 +1,152 @@
+"""Configurations from mappings, files and `key=value`; every problem at once, one line each."""
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from imae.errors import ArgumentError
+from imae.train.config import Config
+
+# Keys below these are free: they go to the data set, the network or the method.
+_FREE = {"data.options", "model.arguments", "method.arguments"}
+
+
+def build_config(content: Mapping[str, Any]) -> Config:
+    """The configuration that nested settings describe.
+
+    Args:
+        content: Settings by section, as in ``config.json``; keys left out keep their defaults.
+
+    Raises:
+        ArgumentError: If a key is unknown or a value refused; all problems, one line each.
+
+    Examples:
+        >>> build_config({"data": {"name": "digits"}, "train": {"epochs": "3"}}).train.epochs
+        3
+        >>> build_config({"data": {"name": "digits"}, "train": {"epoch": 3}})
+        Traceback (most recent call last):
+        imae.errors.ArgumentError: train.epoch: unknown key; did you mean train.epochs?
+    """
+    try:
+        return Config.model_validate(dict(content))
+    except ValidationError as error:
+        raise ArgumentError("\n".join(_lines(error))) from None
+
+
+def read_config_file(path: str | Path) -> dict[str, Any]:
+    """The settings in a JSON or TOML file.
+
+    Raises:
+        ArgumentError: If the file cannot be read, or is of another kind.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text("utf-8")
+        if path.suffix == ".json":
+            content = json.loads(text)
+        elif path.suffix == ".toml":
+            content = _parse_toml(text)
+        else:
+            raise ArgumentError(f"{path}: a configuration is a .json or .toml file")
+    except ArgumentError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(content, dict):
+        raise ArgumentError(f"{path}: must hold an object of settings")
+    return content
+
+
+def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Settings with some of them replaced by texts such as ``optimizer.lr=0.05``.
+
+    A text is read by the type of the field, so ``optimizer.lr=1`` is fine; ``none`` unsets, and
+    lists are written ``schedule.at=32000,48000``.
+
+    Raises:
+        ArgumentError: If a text has another form; whether a key is known, `build_config` says.
+
+    Examples:
+        >>> with_settings({"seed": 1}, ["seed=2", "train.epochs=3"])
+        {'seed': '2', 'train': {'epochs': '3'}}
+    """
+    result = json.loads(json.dumps(content))
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ArgumentError(f"{setting!r}: write settings as key=value")
+        _put(result, key.strip().split("."), _value(key.strip(), text.strip()))
+    return dict(result)
+
+
+def known_keys() -> dict[str, str]:
+    """Every key that can be set, with what it means, in the order of the sections."""
+    return dict(_keys(Config, ""))
+
+
+def _keys(section: type[BaseModel], prefix: str) -> list[tuple[str, str]]:
+    found = []
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found += _keys(field.annotation, f"{prefix}{name}.")
+        else:
+            found.append((f"{prefix}{name}", field.description or ""))
+    return found
+
+
+def _value(key: str, text: str) -> Any:
+    if text.lower() in ("none", "null"):
+        return None
+    if key in ("schedule.at", "log"):
+        return [part for part in text.split(",") if part]
+    if key.rpartition(".")[0] in _FREE:  # no field says which type: a number if it looks like one
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _put(content: dict[str, Any], parts: Sequence[str], value: Any) -> None:
+    for part in parts[:-1]:
+        if not isinstance(content.get(part), dict):
+            content[part] = {}
+        content = content[part]
+    content[parts[-1]] = value
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    try:
+        import tomllib
+    except ModuleNotFoundError:
+        raise ArgumentError("TOML needs Python 3.11 or newer; write the file as JSON") from None
+    return tomllib.loads(text)
+
+
+def _lines(error: ValidationError) -> list[str]:
+    lines = []
+    for problem in error.errors(include_url=False):
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(_unknown(key))
+            continue
+        message = problem["msg"].removeprefix("Value error, ")
+        got = problem["input"]
+        is_shown = isinstance(got, Mapping | BaseModel) or ", got " in message
+        shown = "" if is_shown else f", got {got!r}"
+        lines.append(f"{key}: {message}{shown}" if key else message)
+    return lines
+
+
+def _unknown(key: str) -> str:
+    known = list(dict.fromkeys([*known_keys(), *Config.model_fields]))
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    if not near:  # the right name in the wrong section
+        last = key.rpartition(".")[2]
+        near = [each for each in known if each.rpartition(".")[2] == last]
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known_keys())}"
+    return f"{key}: unknown key; {hint}"

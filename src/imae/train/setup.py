@@ -1,0 +1,159 @@
+"""From a configuration to a state that can be trained."""
+
+import inspect
+import logging
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from imae._extras import import_extra
+from imae.data import Batches
+from imae.errors import ArgumentError
+from imae.methods.catalog import METHODS
+from imae.methods.method import Facts
+from imae.models import Network, build, input_options, load_weights
+from imae.train.average import Average
+from imae.train.config import Config, MachineConfig
+from imae.train.display import Display
+from imae.train.dynamics import Dynamics
+from imae.train.evaluate import predict_logits
+from imae.train.learner import Learner
+from imae.train.optimizer import build_optimizer
+from imae.train.prepare import Prepared, prepare
+from imae.train.resolve import resolved
+from imae.train.state import Ranks, State
+from imae.train.watch import Watch
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+def build_fabric(machine: MachineConfig) -> "Fabric":
+    """Devices, precision and strategy, ready to use.
+
+    Raises:
+        ArgumentError: If the machine does not have what is asked for.
+        MissingExtraError: If lightning-fabric is not installed.
+    """
+    fabric_module = import_extra("lightning_fabric", extra="train")
+    strategies = import_extra("lightning_fabric.strategies", extra="train")
+    # After the import, which sets it to tell of every rank and number format.
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    is_alone = machine.devices * machine.nodes == 1
+    try:
+        fabric: Fabric = fabric_module.Fabric(
+            accelerator=machine.accelerator,
+            devices=machine.devices,
+            num_nodes=machine.nodes,
+            strategy="auto" if is_alone else strategies.DDPStrategy(**_without_buffer_sync()),
+            precision=machine.precision,
+        )
+    except (ValueError, RuntimeError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise ArgumentError(f"machine: {reason}") from error
+    fabric.launch()
+    return fabric
+
+
+def setup(config: Config, fabric: "Fabric", display: Display) -> State:
+    """The state of a run before its first step; nothing is written.
+
+    Args:
+        config: Settings, some of them perhaps left open.
+        fabric: Devices, precision and strategy.
+        display: Told what start weights fitted.
+
+    Raises:
+        ImaeError: If the data, the network or an option cannot be used.
+    """
+    prepared = prepare(config)
+    config = resolved(config, prepared)
+    ranks = Ranks(fabric)
+    train = config.train
+    assert train.batch_size is not None
+    batches = Batches(
+        prepared.train,
+        train.batch_size,
+        seed=config.seed,
+        augment=config.data.augment,
+        drop_last=train.drop_last,
+        workers=config.data.workers,
+        rank=ranks.rank,
+        num_ranks=ranks.number,
+    )
+    total_steps = train.steps or (train.epochs or 0) * len(batches)
+    method = METHODS.build(config.method.name, **config.method.arguments)
+    networks = _networks(config, prepared, method.num_networks, display)
+    learner = Learner(networks, method, compiled=config.machine.compile).to(fabric.device)
+    _start_method(learner, config, prepared, ranks, fabric, -(-total_steps // len(batches)))
+    optimizer = build_optimizer(config.optimizer, learner.networks, method)
+    module, wrapped = fabric.setup(learner, optimizer)
+    return State(
+        config=config,
+        prepared=prepared,
+        fabric=fabric,
+        ranks=ranks,
+        learner=learner,
+        module=module,
+        optimizer=optimizer,
+        wrapped_optimizer=wrapped,
+        batches=batches,
+        dynamics=Dynamics(len(prepared.train), fabric.device),
+        watch=Watch(fabric.device),
+        average=None if train.average is None else Average(learner.network, train.average),
+        total_steps=total_steps,
+        loss=torch.zeros(2, dtype=torch.float64, device=fabric.device),
+    )
+
+
+def _without_buffer_sync() -> dict[str, bool]:
+    """Buffers of a method differ by rank on purpose; those of networks are taken over on need."""
+    takes = inspect.signature(DistributedDataParallel.__init__).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in takes else "broadcast_buffers"
+    return {name: False}
+
+
+def build_network(config: Config, prepared: Prepared, *, seed: int) -> Network:
+    """The network of a configuration with nothing left open, with start weights from a seed."""
+    name = config.model.name
+    assert name is not None
+    options = {**input_options(name, prepared.train.inputs.shape), **config.model.arguments}
+    return build(name, num_classes=prepared.train.num_classes, seed=seed, **options)
+
+
+def _networks(
+    config: Config, prepared: Prepared, number: int, display: Display
+) -> tuple[Network, ...]:
+    networks = []
+    for index in range(number):
+        network = build_network(config, prepared, seed=config.seed + index)
+        if config.model.init is not None:
+            display.say(str(load_weights(network, config.model.init)))
+        if config.machine.channels_last:
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        networks.append(network)
+    return tuple(networks)
+
+
+def _start_method(
+    learner: Learner,
+    config: Config,
+    prepared: Prepared,
+    ranks: Ranks,
+    fabric: "Fabric",
+    num_epochs: int,
+) -> None:
+    learner.method.start(
+        Facts(
+            labels=torch.from_numpy(prepared.train.labels).to(fabric.device),
+            num_classes=prepared.train.num_classes,
+            num_epochs=num_epochs,
+            seed=config.seed,
+            networks=tuple(learner.networks),
+            predict=lambda: predict_logits(
+                learner.network, prepared.train, ranks=ranks, fabric=fabric, config=config
+            ),
+            total=ranks.total,
+        )
+    )

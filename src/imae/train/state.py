@@ -1,0 +1,165 @@
+"""Everything that a run is made of, in one object, so that a checkpoint cannot forget a part."""
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from imae.data import Batches
+from imae.methods.method import Method
+from imae.models.network import Network
+from imae.train.average import Average
+from imae.train.config import Config
+from imae.train.dynamics import Dynamics
+from imae.train.learner import Learner
+from imae.train.prepare import Prepared
+from imae.train.watch import Watch
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+class Ranks:
+    """The processes that train together.
+
+    Args:
+        fabric: Knows them.
+    """
+
+    def __init__(self, fabric: "Fabric") -> None:
+        self._fabric = fabric
+        self.rank: int = fabric.global_rank
+        self.number: int = fabric.world_size
+
+    def total(self, tensor: Tensor) -> Tensor:
+        """Sum of a tensor over all ranks; all must call it."""
+        if self.number == 1:
+            return tensor
+        summed = self._fabric.all_reduce(tensor.clone(), reduce_op="sum")
+        assert isinstance(summed, Tensor)
+        return summed
+
+    def take_over_buffers(self, network: nn.Module) -> None:
+        """Gives all ranks the buffers of the first: each has statistics of its own share."""
+        if self.number > 1:
+            for buffer in network.buffers():
+                torch.distributed.broadcast(buffer, src=0)
+
+
+@dataclass(eq=False)
+class State:
+    """A run in memory.
+
+    Args:
+        config: Settings with nothing left open.
+        prepared: The rows.
+        fabric: Devices, precision and strategy.
+        ranks: The processes that train together.
+        learner: Networks and method.
+        module: The learner as the strategy wraps it.
+        optimizer: The optimiser itself.
+        wrapped_optimizer: The optimiser as the strategy wraps it.
+        batches: Training batches of this rank.
+        dynamics: What the epoch has shown so far.
+        watch: Looks out for numbers that go wrong.
+        average: Moving average of the weights, if there is one.
+        total_steps: Steps of the whole run.
+        step: Steps that are done.
+        loss: Summed loss and weight of the rows since the last evaluation, on this rank.
+        seconds: Time that earlier pieces of this run took.
+        step_seconds: The part of the time spent in training steps.
+        best_validation: Highest accuracy on the held-out rows so far.
+    """
+
+    config: Config
+    prepared: Prepared
+    fabric: "Fabric"
+    ranks: Ranks
+    learner: Learner
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    wrapped_optimizer: Any
+    batches: Batches
+    dynamics: Dynamics
+    watch: Watch
+    average: Average | None
+    total_steps: int
+    loss: Tensor
+    step: int = 0
+    seconds: float = 0.0
+    step_seconds: float = 0.0
+    best_validation: float = -1.0
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def method(self) -> Method:
+        """What is optimised."""
+        return self.learner.method
+
+    @property
+    def network(self) -> Network:
+        """The network to evaluate: the moving average if there is one."""
+        if self.average is None:
+            return self.learner.network
+        assert isinstance(self.average.network, Network)
+        return self.average.network
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in an epoch."""
+        return len(self.batches)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.ranks.rank == 0
+
+    def elapsed(self) -> float:
+        """Seconds since the start, summed over resumed pieces."""
+        return self.seconds + time.perf_counter() - self.started
+
+    def scaler(self) -> Any | None:
+        """What scales the loss in half precision, if anything does."""
+        return getattr(self.fabric.strategy.precision, "scaler", None)
+
+    def capture(self) -> dict[str, Any]:
+        """The whole state as tensors and plain values; all ranks must call it."""
+        self.method.share()
+        self.ranks.take_over_buffers(self.learner.networks)
+        scaler = self.scaler()
+        return {
+            "step": self.step,
+            "seconds": self.elapsed(),
+            "step_seconds": self.step_seconds,
+            "best_validation": self.best_validation,
+            "has_warned": self.watch.has_warned,
+            "num_ranks": self.ranks.number,
+            "networks": self.learner.networks.state_dict(),
+            "method": self.method.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": None if self.average is None else self.average.network.state_dict(),
+            "scaler": None if scaler is None else scaler.state_dict(),
+            "dynamics": self.ranks.total(self.dynamics.state()),
+            "loss": self.ranks.total(self.loss),
+        }
+
+    def restore(self, content: dict[str, Any]) -> None:
+        """Goes on from what ``capture`` gave; sums over ranks go to the first."""
+        self.step = content["step"]
+        self.seconds = content["seconds"]
+        self.step_seconds = content["step_seconds"]
+        self.best_validation = content["best_validation"]
+        self.watch.has_warned = content["has_warned"]
+        self.learner.networks.load_state_dict(content["networks"])
+        self.method.load_state_dict(content["method"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        if self.average is not None:
+            self.average.network.load_state_dict(content["average"])
+        scaler = self.scaler()
+        if scaler is not None:
+            scaler.load_state_dict(content["scaler"])
+        if self.is_first:
+            self.dynamics.restore(content["dynamics"])
+            self.loss.copy_(content["loss"])

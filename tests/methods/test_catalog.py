@@ -1,0 +1,63 @@
+import pytest
+import torch
+
+from imae.curves import CURVES, MAE, Scale
+from imae.errors import ArgumentError
+from imae.losses import bootstrap_loss, label_smoothing_loss, normalized_cross_entropy
+from imae.methods import METHODS, Rows
+from imae.methods.catalog import CURVE_OPTIONS
+
+LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.0, 1.0, 1.0]])
+TARGET = torch.tensor([0, 2])
+
+
+def losses(name, **arguments):
+    return METHODS.build(name, **arguments)(Rows(LOGITS, TARGET, torch.arange(2)))
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_every_method_gives_finite_losses_and_gradients(name):
+    entry = METHODS.find(name)
+    arguments = {"num_classes": 3} if "num_classes" in entry.defaults else {}
+    logits = LOGITS.clone().requires_grad_()
+    values = METHODS.build(name, **arguments)(Rows(logits, TARGET, torch.arange(2)))
+    values.sum().backward()
+    assert values.shape == (2,)
+    assert values.isfinite().all()
+    assert logits.grad.isfinite().all()
+    assert logits.grad.abs().sum() > 0
+    assert entry.summary
+
+
+def test_every_curve_is_a_method_with_the_options():
+    for curve in CURVES:
+        assert METHODS.find(curve.name).defaults == {**curve.defaults, **CURVE_OPTIONS}
+
+
+def test_the_stable_variant_is_imae_with_two_options():
+    stable = METHODS.find("imae_stable").defaults
+    changed = {
+        name for name, value in stable.items() if value != METHODS.find("imae").defaults[name]
+    }
+    assert changed == {"normalize", "bound"}
+    torch.testing.assert_close(losses("imae_stable", normalize=None, bound=None), losses("imae"))
+
+
+def test_losses_of_the_whole_distribution_are_those_of_the_library():
+    kinds = {
+        "label_smoothing": label_smoothing_loss(LOGITS, TARGET, smoothing=0.1, reduction="none"),
+        "bootstrap_soft": bootstrap_loss(LOGITS, TARGET, beta=0.95, reduction="none"),
+        "bootstrap_hard": bootstrap_loss(LOGITS, TARGET, beta=0.8, hard=True, reduction="none"),
+        "nce_mae": normalized_cross_entropy(LOGITS, TARGET, passive=MAE(), reduction="none"),
+        # Reverse cross entropy with A = -4 is twice the mean absolute error.
+        "nce_rce": normalized_cross_entropy(
+            LOGITS, TARGET, passive=Scale(MAE(), 2.0), reduction="none"
+        ),
+    }
+    for name, expected in kinds.items():
+        torch.testing.assert_close(losses(name), expected)
+
+
+def test_an_argument_that_is_not_taken_is_refused():
+    with pytest.raises(ArgumentError, match="takes window_low, window_high, normalize, bound"):
+        METHODS.build("cce", T=8)

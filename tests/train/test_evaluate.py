@@ -1,0 +1,74 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from imae.train.display import QuietDisplay
+from imae.train.evaluate import evaluate, measures
+from imae.train.prepare import Prepared
+from imae.train.setup import build_fabric, setup
+
+
+def split(labels, clean=None):
+    clean = None if clean is None else np.array(clean)
+    return SimpleNamespace(labels=np.array(labels), clean_labels=clean)
+
+
+PREPARED = Prepared(
+    train=split([0, 1, 2, 0, 1], [0, 1, 2, 1, 2]),  # the last two labels are wrong
+    validation=split([1, 1]),
+    test=split([0, 1, 2]),
+)
+
+
+def test_each_measure_by_hand():
+    found = measures(
+        PREPARED,
+        test=np.array([0, 1, 0]),
+        validation=np.array([1, 0]),
+        train=np.array([0, 1, 1, 0, 2]),
+    )
+    assert found == {
+        "test_accuracy": pytest.approx(2 / 3),
+        "validation_accuracy": 0.5,
+        "noisy_accuracy": 0.5,  # row 3 fits its wrong label
+        "clean_accuracy": pytest.approx(2 / 3),
+        "corrected_accuracy": 0.5,  # row 4 is seen through
+        "hybrid_accuracy": pytest.approx(4 / 6),
+    }
+
+
+def test_what_is_not_known_is_none():
+    found = measures(Prepared(split([0, 1]), None, None), test=None, validation=None, train=None)
+    assert set(found.values()) == {None}
+    right = Prepared(split([0, 1], [0, 1]), None, None)
+    found = measures(right, test=None, validation=None, train=np.array([0, 0]))
+    assert found["noisy_accuracy"] is None
+    assert found["corrected_accuracy"] is None
+    assert found["clean_accuracy"] == 0.5
+    assert found["hybrid_accuracy"] is None
+
+
+def test_true_labels_of_the_test_rows_count_where_they_are_known():
+    prepared = Prepared(PREPARED.train, None, split([0, 0], [1, 0]))
+    assert measures(prepared, test=np.array([1, 0]), validation=None, train=None) == {
+        **dict.fromkeys(
+            ("validation_accuracy", "noisy_accuracy", "clean_accuracy", "corrected_accuracy")
+        ),
+        "test_accuracy": 1.0,
+        "hybrid_accuracy": None,
+    }
+
+
+def test_the_mode_of_the_network_is_put_back_and_nothing_changes(configure):
+    config = configure(train={"evaluate_batch_size": 7})
+    state = setup(config, build_fabric(config.machine), QuietDisplay())
+    state.learner.train()
+    before = {name: each.clone() for name, each in state.learner.state_dict().items()}
+    first = evaluate(state)
+    assert state.learner.training
+    assert state.network.training
+    assert all((before[name] == each).all() for name, each in state.learner.state_dict().items())
+    bigger = configure(train={"evaluate_batch_size": 256})
+    other = setup(bigger, build_fabric(bigger.machine), QuietDisplay())
+    assert evaluate(other) == first

@@ -1,0 +1,381 @@
+"""Whole runs: what they give, how they end, and that an interrupted one ends the same."""
+
+import json
+import multiprocessing
+import resource
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from imae.errors import ArgumentError, DataError, ImaeError
+from imae.records import RunFolder
+from imae.train import Run, Stopped, resume, train
+from imae.train.checkpoint import list_checkpoints, load_tensors
+from imae.train.journal import Journal
+from imae.train.launch import default_folder
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["imae.train.launch", "lightning_fabric"])
+LONG = {"epochs": 12, "batch_size": 8, "checkpoint_every": 3, "evaluate_every": 4, "average": 0.9}
+
+
+def trace(path):
+    """Everything of a run that must come out the same, bit for bit."""
+    folder = RunFolder(path)
+    history = [{**row, "seconds": None} for row in folder.history()]
+    dynamics = [
+        tuple(array.tobytes() for array in vars(folder.dynamics(epoch)).values())
+        for epoch in folder.epochs()
+    ]
+    content = load_tensors(list_checkpoints(folder.checkpoints)[-1])
+    for name in ("seconds", "step_seconds"):
+        content.pop(name)
+    return history, dynamics, repr(_hashable(content))
+
+
+def _hashable(value):
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(value.shape), value.numpy().tobytes()
+    if isinstance(value, dict):
+        return [(key, _hashable(each)) for key, each in value.items()]
+    if isinstance(value, list | tuple):
+        return [_hashable(each) for each in value]
+    return value
+
+
+def kill_at(seconds, config):
+    """Trains or goes on in a process of its own, and kills it at a moment."""
+    folder = RunFolder(config.out)
+    target, argument = (resume, config.out) if folder.exists() else (train, config)
+    process = CONTEXT.Process(target=target, args=(argument,))
+    process.start()
+    process.join(timeout=seconds)
+    process.kill()
+    process.join()
+    return process.exitcode
+
+
+def finish(config):
+    return resume(config.out) if RunFolder(config.out).exists() else train(config)
+
+
+def test_a_run_writes_everything_down(configure):
+    run = train(configure(log=["csv", "tensorboard"]))
+    folder = run.folder
+    assert [row["step"] for row in run.history] == [5, 10, 15]
+    final = run.result["final"]
+    assert final["step"] == run.result["steps"] == 15
+    assert final["epoch"] == 3
+    for name in ("test", "validation", "noisy", "clean", "corrected", "hybrid"):
+        assert 0 <= final[f"{name}_accuracy"] <= 1
+    assert final["test_accuracy"] > 0.6
+    assert folder.progress()["status"] == "finished"
+    assert folder.env()["threads"] == 1
+    assert folder.config()["method"]["name"] == "imae_stable"
+    assert folder.config()["model"]["name"] == "small_cnn"
+    assert folder.epochs() == [1, 2, 3]
+    assert len((run.path / "history.csv").read_text().splitlines()) == 4
+    assert list((run.path / "tensorboard").iterdir())
+    labels = folder.labels()
+    dynamics = folder.dynamics(3)
+    assert len(labels.given) == len(labels.row_ids) == len(dynamics.margin) == 65
+    assert np.isfinite(dynamics.margin).all()
+    assert np.isfinite(dynamics.weight).all()
+    assert dynamics.weight.mean() == pytest.approx(1, abs=0.35)  # the bound takes a part away
+    assert set(dynamics.predicted) <= {0, 1, 2}
+    (folder.path / "config.json").read_text().index('"noise": null')
+
+
+def test_the_network_of_a_run_can_be_loaded(configure, arrays):
+    run = train(configure())
+    network = run.load_model()
+    assert not network.training
+    from imae.data import load
+
+    test = load(arrays).test
+    logits = network(test.inputs.batch(np.arange(len(test)), generator=None))
+    accuracy = (logits.argmax(1).numpy() == test.labels).mean()
+    assert accuracy == pytest.approx(run.result["final"]["test_accuracy"])
+    best = load_tensors(run.path / "weights" / "best.pt")
+    assert best["step"] == run.result["best"]["step"]
+    assert run.load_model("best").state_dict().keys() == network.state_dict().keys()
+    with pytest.raises(ArgumentError, match="which must be one of final, best"):
+        run.load_model("last")
+    assert repr(run) == f"Run({str(run.path)!r})"
+    assert Run(run.path).config == run.config
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_others(configure, tmp_path):
+    one, two, three = (
+        train(configure(out=str(tmp_path / name), seed=seed))
+        for name, seed in (("one", 5), ("two", 5), ("three", 6))
+    )
+    assert trace(one.path) == trace(two.path)
+    assert trace(one.path) != trace(three.path)
+
+
+def test_global_generators_and_threads_are_left_alone(configure):
+    state = torch.get_rng_state()
+    torch.set_num_threads(2)
+    train(configure(train={"epochs": None, "steps": 2}))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == 2
+
+
+def test_deterministic_mode_is_no_obstacle(configure):
+    torch.use_deterministic_algorithms(True)
+    try:
+        train(configure(train={"epochs": None, "steps": 2, "average": 0.9, "clip": 1.0}))
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_steps_can_end_within_an_epoch(configure):
+    run = train(configure(train={"epochs": None, "steps": 7}))
+    assert [row["step"] for row in run.history] == [5, 7]
+    last = run.folder.dynamics(2)
+    assert int((last.predicted >= 0).sum()) == 32  # two batches of the second epoch
+    assert np.array_equal(np.isnan(last.margin), last.predicted < 0)
+    expected = trace(run.path)
+    (run.path / "result.json").unlink()  # as if killed just before the end
+    assert trace(resume(run.path).path) == expected
+    assert run.result["steps"] == 7
+
+
+def test_killed_at_random_moments_it_ends_the_same(configure, tmp_path):
+    check_kills(configure, tmp_path, kills=3, chains=1)
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments_it_ends_the_same(configure, tmp_path):
+    check_kills(configure, tmp_path, kills=1, chains=20)
+
+
+def check_kills(configure, tmp_path, *, kills, chains):
+    warm = CONTEXT.Process(target=train, args=(configure(out=str(tmp_path / "warm")),))
+    warm.start()
+    warm.join()
+    whole = configure(train=LONG, out=str(tmp_path / "whole"))
+    began = time.perf_counter()
+    process = CONTEXT.Process(target=train, args=(whole,))
+    process.start()
+    process.join()
+    longest = 0.7 * (time.perf_counter() - began)
+    assert process.exitcode == 0
+    expected = trace(whole.out)
+    draws = np.random.default_rng(0)
+    for chain in range(chains):
+        landed = 0
+        config = configure(train=LONG, out=str(tmp_path / f"killed-{chain}"))
+        while landed < kills:
+            if kill_at(draws.uniform(0.05, 1) * longest, config) == -signal.SIGKILL:
+                landed += 1
+            else:  # it had finished before: again, and sooner
+                longest /= 2
+                landed = 0
+                config = configure(train=LONG, out=f"{config.out}-again")
+        finish(config)
+        assert trace(config.out) == expected
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_leaves(configure, tmp_path, monkeypatch, number, code):
+    expected = trace(train(configure(out=str(tmp_path / "whole"))).path)
+    advanced = Journal.advanced
+
+    def interrupted(self, state):
+        advanced(self, state)
+        if state.step == 7:
+            signal.raise_signal(number)
+
+    config = configure()
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "advanced", interrupted)
+        with pytest.raises(Stopped, match=r"stopped after step 8; go on with: imae train --resume"):
+            train(config)
+        assert RunFolder(config.out).progress()["status"] == "stopped"
+    assert load_tensors(list_checkpoints(RunFolder(config.out).checkpoints)[-1])["step"] == 8
+    assert trace(resume(config.out).path) == expected
+    with pytest.raises(Stopped) as stopped:
+        raise Stopped("stopped", code)
+    assert stopped.value.code == code
+    assert signal.getsignal(number) not in (None, Journal)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(configure, tmp_path, capfd):
+    expected = trace(train(configure(out=str(tmp_path / "whole"))).path)
+    config = configure()
+    run = train(config)
+    (run.path / "result.json").unlink()
+    newest = list_checkpoints(run.folder.checkpoints)[-1]
+    damaged = bytearray(newest.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    newest.write_bytes(damaged)
+    assert trace(resume(run.path).path) == expected
+    assert "damaged, its checksum does not hold; trying the checkpoint before" in (
+        capfd.readouterr().err
+    )
+
+
+def test_a_finished_run_is_left_alone_and_not_overwritten(configure):
+    run = train(configure(train={"epochs": 1}))
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    assert resume(run.path).result == run.result
+    with pytest.raises(ArgumentError, match=r"holds a run already; go on with --resume"):
+        train(configure(train={"epochs": 1}))
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+
+
+def test_resume_needs_a_run(tmp_path):
+    with pytest.raises(DataError, match="is no run"):
+        resume(tmp_path / "nothing")
+
+
+def test_resume_refuses_other_data(configure, arrays):
+    run = train(configure(train={"epochs": 1}))
+    (run.path / "result.json").unlink()
+    with np.load(arrays) as loaded:
+        content = dict(loaded)
+    content["y"][0] = (content["y"][0] + 1) % 3
+    np.savez(arrays, **content)
+    with pytest.raises(DataError, match="the data is not what this run was started on"):
+        resume(run.path)
+
+
+def test_a_folder_in_use_is_refused(configure):
+    config = configure()
+    with (
+        RunFolder(config.out).lock(),
+        pytest.raises(ImaeError, match="another process is training in this folder"),
+    ):
+        train(config)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(configure, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ImaeError, match="cannot be written") as raised:
+        train(configure(out=str(tmp_path / "file" / "run")))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_full_disk_loses_nothing(configure, tmp_path):
+    expected = trace(train(configure(out=str(tmp_path / "whole"))).path)
+    config = configure()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    original = Journal.checkpoint
+
+    def full(self, state):
+        if state.step == 10:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+        original(self, state)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Journal, "checkpoint", full)
+        try:
+            with pytest.raises(ImaeError, match=r"cannot be written \(File too large\)"):
+                train(config)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    progress = RunFolder(config.out).progress()
+    assert progress["status"] == "failed"
+    assert "File too large" in progress["message"]
+    assert trace(resume(config.out).path) == expected
+    assert not list(RunFolder(config.out).checkpoints.glob(".*"))
+
+
+def test_a_batch_larger_than_the_data_is_refused(configure):
+    with pytest.raises(ArgumentError, match="66 is more than the 65 rows to train on"):
+        train(configure(train={"batch_size": 66}))
+    assert train(configure(train={"batch_size": 65, "epochs": 1})).result["steps"] == 1
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(configure):
+    config = configure(optimizer={"lr": 1e30}, method={"name": "cce"})
+    with pytest.raises(ImaeError, match=r"loss is not finite after .* smaller optimizer\.lr"):
+        train(config)
+    assert RunFolder(config.out).progress()["status"] == "failed"
+
+
+def test_growing_logits_are_said_once(configure, capfd):
+    train(
+        configure(optimizer={"lr": 300.0}, method={"name": "imae"}, schedule={"name": "constant"})
+    )
+    said = capfd.readouterr().err
+    assert said.count("logits have grown beyond 10000") == 1
+    assert "bound=5" in said
+
+
+def test_two_processes_do_what_one_does(configure, tmp_path):
+    settings = {
+        "model": {"name": "mlp", "arguments": {"hidden": 16}},
+        "optimizer": {"name": "sgd", "lr": 1.0, "weight_decay": 0.0},
+        "schedule": {"name": "constant"},
+        "data": {"augment": True, "hold_out": 0.0},
+        # 72 rows in batches of 17: the shares of the ranks are not all of one size
+        "train": {"epochs": 2, "batch_size": 17, "checkpoint_every": 1, "keep": 100},
+    }
+    one = train(configure(**settings, out=str(tmp_path / "one")))
+    pair = configure(**settings, machine={"devices": 2}, out=str(tmp_path / "two"))
+    two = train(pair)
+    first = [
+        load_tensors(list_checkpoints(run.folder.checkpoints)[0])["networks"] for run in (one, two)
+    ]
+    for name, tensor in first[0].items():  # after one step of rate 1: the gradients
+        torch.testing.assert_close(first[1][name], tensor, rtol=0, atol=1e-6)
+    for epoch in (1, 2):
+        ours, theirs = one.folder.dynamics(epoch), two.folder.dynamics(epoch)
+        assert np.isfinite(theirs.margin).all()
+        np.testing.assert_allclose(theirs.margin, ours.margin, atol=1e-3)
+        np.testing.assert_allclose(theirs.weight, ours.weight, atol=1e-3)
+    rows = ("step", "test_accuracy", "clean_accuracy", "noisy_accuracy")
+    for ours, theirs in zip(one.history, two.history, strict=True):
+        assert [ours[name] for name in rows] == [theirs[name] for name in rows]
+        assert ours["train_loss"] == pytest.approx(theirs["train_loss"], abs=1e-4)
+
+
+def test_a_process_that_dies_ends_the_run_with_a_line(configure, tmp_path):
+    pair = {
+        "model": {"name": "mlp"},
+        "machine": {"devices": 2},
+        "train": {"epochs": 20, "batch_size": 13, "checkpoint_every": 7},
+    }
+    expected = trace(train(configure(**pair, out=str(tmp_path / "whole"))).path)
+    config = configure(**pair)
+    said = []
+
+    def work():
+        try:
+            train(config)
+        except ImaeError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    folder = RunFolder(config.out)
+    while not list_checkpoints(folder.checkpoints) and thread.is_alive():
+        thread.join(0.02)
+    max(multiprocessing.active_children(), key=lambda each: each.pid).kill()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(said) == 1
+    assert f"go on with: imae train --resume {config.out}" in said[0]
+    assert "\n" not in said[0]
+    assert trace(resume(config.out).path) == expected
+
+
+def test_the_default_folder_is_named_after_data_and_method(configure):
+    name = default_folder(configure(data={"name": "a b/my photos!"}))
+    assert name.startswith("runs/my-photos-imae_stable-")
+
+
+def test_history_is_plain_json(configure):
+    run = train(configure(data={"hold_out": 0.0}, train={"epochs": 1, "measure_train": False}))
+    row = json.loads((run.path / "history.jsonl").read_text())
+    assert row["validation_accuracy"] is None
+    assert row["noisy_accuracy"] is None
+    assert row["hybrid_accuracy"] is None
+    assert run.result["best"] == run.result["best_test"]

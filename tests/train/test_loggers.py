@@ -1,0 +1,69 @@
+import csv
+import sys
+import types
+
+import pytest
+
+from imae.errors import MissingExtraError
+from imae.records import RunFolder
+from imae.train.loggers import build_loggers
+
+ROW = {"step": 3, "seconds": 1.5, "test_accuracy": None}
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.append_history({**ROW, "step": 1})
+    folder.append_history(ROW)
+    return folder
+
+
+def test_csv_is_the_history(run):
+    (logger,) = build_loggers(("csv",), run, 0)
+    logger.log(ROW)
+    logger.log(ROW)  # again, as after a resume
+    logger.close()
+    with (run.path / "history.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["1", "3"]
+    assert rows[0]["test_accuracy"] == ""
+
+
+def test_tensorboard_gets_every_number(run):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (logger,) = build_loggers(("tensorboard",), run, 0)
+    logger.log(ROW)
+    logger.close()
+    events = EventAccumulator(str(run.path / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["seconds"]
+    assert [(each.step, each.value) for each in events.Scalars("seconds")] == [(3, 1.5)]
+
+
+def test_wandb_and_mlflow_get_every_number(run, monkeypatch):
+    sent = []
+    remote = types.SimpleNamespace(
+        log=lambda numbers, step: sent.append(("wandb", numbers, step)),
+        finish=lambda: sent.append("finish"),
+    )
+    wandb = types.ModuleType("wandb")
+    wandb.init = lambda **options: sent.append(options["id"]) or remote
+    mlflow = types.ModuleType("mlflow")
+    mlflow.start_run = lambda run_name: sent.append(run_name)
+    mlflow.log_metrics = lambda numbers, step: sent.append(("mlflow", numbers, step))
+    mlflow.end_run = lambda: sent.append("end")
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    for logger in build_loggers(("wandb", "mlflow"), run, 0):
+        logger.log(ROW)
+        logger.close()
+    numbers = {"seconds": 1.5}
+    assert sent == ["run", "run", ("wandb", numbers, 3), "finish", ("mlflow", numbers, 3), "end"]
+
+
+def test_a_missing_package_names_the_command(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises((MissingExtraError, ModuleNotFoundError)):
+        build_loggers(("wandb",), run, 0)

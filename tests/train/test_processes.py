@@ -1,0 +1,62 @@
+import importlib
+
+import pytest
+import torch
+
+from imae.errors import ArgumentError, ImaeError
+from imae.records import RunFolder
+from imae.train import train
+from imae.train.processes import is_worker, lost_a_process, start_processes, started_as
+
+
+def test_a_process_of_torchrun_knows_what_it_is(monkeypatch):
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert not is_worker()
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert is_worker()
+    assert started_as() == {}
+    monkeypatch.setenv("WORLD_SIZE", "6")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert started_as() == {"devices": 2, "nodes": 3}
+
+
+def test_what_a_process_says_is_what_is_said(configure):
+    config = configure(machine={"devices": 2}, train={"batch_size": 66})
+    with pytest.raises(ImaeError, match="66 is more than the 65 rows"):
+        train(config)
+
+
+def test_a_process_that_ends_without_a_word_is_named(configure, tmp_path, monkeypatch):
+    (tmp_path / "leaving.py").write_text("import os\ndef leave(*_, **__): os._exit(9)\n")
+    monkeypatch.syspath_prepend(tmp_path)  # which other processes take over
+    leave = importlib.import_module("leaving").leave
+    config = configure(machine={"devices": 2})
+    with pytest.raises(ImaeError, match=r"process 0 of 2 ended without a word \(exit code 9\)"):
+        start_processes(leave, config, tmp_path, is_resumed=False, show=False)
+
+
+def test_a_folder_in_use_is_said_by_the_first_alone(configure, capfd):
+    config = configure(machine={"devices": 2})
+    with (
+        RunFolder(config.out).lock(),
+        pytest.raises(ImaeError, match="another process is training in this folder"),
+    ):
+        train(config)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "is_lost"),
+    [
+        ("[../gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1", True),
+        ("shape '[3]' is invalid for input of size 4", False),
+    ],
+)
+def test_a_lost_process_is_told_from_a_mistake(message, is_lost):
+    assert lost_a_process(RuntimeError(message)) == is_lost
+    assert lost_a_process(torch.distributed.DistNetworkError("timed out"))
+
+
+def test_several_machines_are_started_with_torchrun(configure):
+    with pytest.raises(ArgumentError, match="torchrun --nnodes M"):
+        train(configure(machine={"nodes": 2, "devices": 2}))

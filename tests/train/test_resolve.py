@@ -1,0 +1,52 @@
+import pytest
+import torch
+
+from imae.errors import ArgumentError
+from imae.train.prepare import prepare
+from imae.train.resolve import model_for, resolved
+
+
+def test_nothing_is_left_open(configure):
+    config = configure(
+        model={"name": None},
+        train={"epochs": None, "batch_size": None},
+        machine={"threads": None},
+    )
+    full = resolved(config, prepare(config))
+    assert full.model.name == "small_cnn"
+    assert full.train.epochs == 40
+    assert full.train.batch_size == 64
+    assert full.machine.threads == torch.get_num_threads()
+
+
+def test_what_is_given_stays(configure):
+    config = configure(model={"name": "mlp"}, train={"epochs": None, "steps": 9, "batch_size": 65})
+    full = resolved(config, prepare(config))
+    assert (full.train.epochs, full.train.steps, full.train.batch_size) == (None, 9, 65)
+    assert full.model.name == "mlp"
+
+
+def test_methods_learn_the_number_of_classes(configure):
+    config = configure(method={"name": "forward_symmetric", "arguments": {"rate": 0.2}})
+    arguments = resolved(config, prepare(config)).method.arguments
+    assert arguments == {"rate": 0.2, "num_classes": 3}
+
+
+def test_a_batch_beyond_the_data_is_refused(configure):
+    config = configure(train={"batch_size": 66})
+    with pytest.raises(ArgumentError, match="66 is more than the 65 rows"):
+        resolved(config, prepare(config))
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        ((5,), "mlp"),
+        ((1, 23, 23), "small_cnn"),
+        ((3, 24, 24), "resnet20"),
+        ((3, 95, 95), "resnet20"),
+        ((3, 96, 96), "resnet50"),
+    ],
+)
+def test_the_network_suits_the_inputs(shape, name):
+    assert model_for(shape) == name

@@ -1,0 +1,49 @@
+import pytest
+import torch
+
+from imae.errors import ArgumentError, DataError
+from imae.models import build
+from imae.records import RunFolder
+from imae.train.checkpoint import save_tensors
+from imae.train.run import Run
+
+
+@pytest.fixture
+def run(configure):
+    config = configure(model={"name": "mlp", "arguments": {"hidden": 8}})
+    folder = RunFolder(config.out)
+    folder.write_config(config.model_dump(mode="json"))
+    folder.append_history({"step": 4})
+    return Run(config.out)
+
+
+def test_it_reads_its_folder(run):
+    assert run.history == [{"step": 4}]
+    assert run.result is None
+    assert run.config.model.arguments == {"hidden": 8}
+    assert run.path.name == "run"
+
+
+def test_the_network_comes_back_as_it_was_saved(run):
+    network = build("mlp", num_classes=3, in_features=36, hidden=8, seed=9)
+    content = {"num_classes": 3, "input_shape": [1, 6, 6], "network": network.state_dict()}
+    save_tensors(run.path / "weights" / "best.pt", content)
+    loaded = run.load_model("best")
+    assert not loaded.training
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor)
+    with pytest.raises(DataError, match=r"final\.pt"):
+        run.load_model()
+
+
+def test_a_folder_without_a_run_is_one_line(tmp_path):
+    with pytest.raises(DataError, match="is no run"):
+        Run(tmp_path)
+
+
+def test_a_run_of_unknown_settings_is_refused(run):
+    content = run.folder.config()
+    content["train"]["epoch"] = 3
+    run.folder.write_config(content)
+    with pytest.raises(ArgumentError, match=r"did you mean train\.epochs"):
+        Run(run.path)

@@ -1,0 +1,56 @@
+import pytest
+import torch
+
+from imae.errors import ArgumentError, DataError
+from imae.train.config import MachineConfig
+from imae.train.display import QuietDisplay
+from imae.train.setup import build_fabric, build_network, setup
+
+
+@pytest.fixture
+def fabric(configure):
+    return build_fabric(configure().machine)
+
+
+def test_nothing_is_written(configure, fabric, tmp_path):
+    before = set(tmp_path.rglob("*"))
+    state = setup(configure(), fabric, QuietDisplay())
+    assert set(tmp_path.rglob("*")) == before
+    assert state.total_steps == 15
+    assert state.steps_per_epoch == 5
+    assert state.step == 0
+    assert state.config.model.name == "small_cnn"
+    assert state.method.facts.num_epochs == 3
+    assert state.method.facts.predict().shape == (65, 3)
+
+
+def test_steps_replace_epochs(configure, fabric):
+    state = setup(configure(train={"epochs": None, "steps": 7}), fabric, QuietDisplay())
+    assert state.total_steps == 7
+    assert state.method.facts.num_epochs == 2
+
+
+def test_start_weights_follow_from_the_seed_or_a_file(configure, fabric, tmp_path, capsys):
+    first = setup(configure(), fabric, QuietDisplay())
+    again = build_network(first.config, first.prepared, seed=5)
+    other = build_network(first.config, first.prepared, seed=6)
+    assert torch.equal(first.network.fc.weight, again.fc.weight)
+    assert not torch.equal(first.network.fc.weight, other.fc.weight)
+    torch.save(other.state_dict(), tmp_path / "start.pth")
+    loaded = setup(configure(model={"init": str(tmp_path / "start.pth")}), fabric, QuietDisplay())
+    assert torch.equal(loaded.network.fc.weight, other.fc.weight)
+    assert "tensors loaded" in capsys.readouterr().err
+    with pytest.raises(DataError, match="No such file"):
+        setup(configure(model={"init": str(tmp_path / "none.pth")}), fabric, QuietDisplay())
+
+
+def test_channels_last_is_a_layout(configure, fabric):
+    state = setup(configure(machine={"channels_last": True}), fabric, QuietDisplay())
+    weight = state.network.body[3].weight
+    assert weight.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_machine_without_the_device_is_one_line():
+    with pytest.raises(ArgumentError, match="machine: ") as raised:
+        build_fabric(MachineConfig(accelerator="nonsense"))
+    assert "\n" not in str(raised.value)
