@@ -1,4 +1,5 @@
 import io
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -168,3 +169,36 @@ def test_traps_are_told_by_size_and_ratio(packed_bytes, unpacked, allowed):
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(DataError, match=r"gone\.npy: cannot be read"):
         read_npy(tmp_path / "gone.npy")
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_packings_that_unpack_without_a_bound_are_refused(tmp_path, packing):
+    """A member may say that it is small: these are unpacked whole before its size is looked at."""
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        archive.writestr("x.npy", packed(np.zeros(40 << 20, np.uint8)))
+    true, claimed = (
+        len(packed(np.zeros(size, np.uint8))).to_bytes(4, "little") for size in (40 << 20, 10)
+    )
+    path.write_bytes(path.read_bytes().replace(true, claimed))
+    tracemalloc.start()
+    with pytest.raises(DataError, match="array 'x': is packed in a way that numpy does not use"):
+        read_npz(path, ["x"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_changed_bytes_never_escape_as_another_error(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, größe=np.arange(9), y=np.arange(3) % 2)
+    good = path.read_bytes()
+    refusals = []
+    for place in range(len(good)):
+        path.write_bytes(good[:place] + b"\xff" + good[place + 1 :])
+        try:
+            read_npz(path, ["größe", "y"])
+        except DataError as error:
+            refusals.append(str(error))
+    assert len(refusals) > len(good) // 2
+    assert not any("\n" in refusal for refusal in refusals)

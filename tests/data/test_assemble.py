@@ -114,6 +114,7 @@ def test_ids_may_be_anything_that_can_be_told_apart():
         (["a", " "], "row 1 .* has no id"),
         (["a", "x" * 513], "row 1 .* id of 513 characters"),
         (["a", "a\0"], "row 1 .* no NUL"),
+        (["a", "caf\udce9"], "row 1 .* not UTF-8 text, .*; rename it"),
     ],
 )
 def test_ids_are_refused(ids, message):

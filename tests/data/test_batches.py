@@ -7,7 +7,8 @@ import torch
 from imae.data.batches import Batches
 from imae.data.image_files import ImageFiles
 from imae.data.split import Split
-from imae.errors import ArgumentError, DataError
+from imae.data.table import Table
+from imae.errors import ArgumentError, DataError, MissingExtraError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -181,3 +182,18 @@ def test_noisy_labels_are_what_the_batch_gives(array_split):
     noisy = array_split.relabel(np.zeros(40, np.int64))
     assert set(next(Batches(noisy, 40, seed=1).epoch(0)).target.tolist()) == {0}
     assert replace(noisy).clean_labels.tolist() == array_split.labels.tolist()
+
+
+class Lacking(Table):
+    """Inputs that need a package which is not there."""
+
+    def gather(self, rows, *, generator):  # noqa: ARG002
+        raise MissingExtraError("pip install 'imae[data]'")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_errors_of_workers_keep_their_type_and_their_one_line(table_split, workers):
+    split = replace(table_split([0, 1]), inputs=Lacking(np.zeros((2, 1), np.float32)))
+    with pytest.raises(MissingExtraError) as caught:
+        next(Batches(split, 2, seed=1, workers=workers).epoch(0))
+    assert str(caught.value) == "pip install 'imae[data]'"

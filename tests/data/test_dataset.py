@@ -1,3 +1,5 @@
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -117,3 +119,32 @@ def test_a_label_never_seen_in_training_names_the_row():
     test = TensorDataset(torch.eye(2), torch.tensor([0, 2]))
     with pytest.raises(DataError, match="dataset, test: row '1': label 2 was never seen"):
         from_dataset(train, test=test)
+
+
+def test_labels_go_through_the_transform_of_the_targets():
+    dataset = Listed([(np.zeros(2), item % 2) for item in range(4)], targets=[0, 1, 2, 3])
+    dataset.target_transform = lambda label: label % 2
+    assert from_dataset(dataset).train.labels.tolist() == [0, 1, 0, 1]
+    dataset.target_transform = None
+    assert from_dataset(dataset).train.labels.tolist() == [0, 1, 2, 3]
+
+
+def test_a_label_of_several_numbers_names_the_row():
+    one_hot = torch.eye(2)
+    items = [(torch.zeros(3), one_hot[item]) for item in range(2)]
+    with pytest.raises(DataError, match=r"dataset, train: row '0': label .* is neither a name nor"):
+        from_dataset(Listed(items))
+
+
+class Shaken(Jittered):
+    """Items with noise from Python's global generator, which the workers' seeds decide."""
+
+    def __getitem__(self, item: int) -> tuple[torch.Tensor, int]:
+        return torch.tensor([random.random()]), item % 2
+
+
+def test_foreign_randomness_is_not_the_same_in_every_epoch():
+    batches = Batches(from_dataset(Shaken()).train, 12, seed=1, shuffle=False, workers=1)
+    first, second, again = (next(batches.epoch(epoch)).inputs for epoch in (0, 1, 0))
+    assert not torch.equal(first, second)
+    assert torch.equal(first, again)

@@ -127,3 +127,12 @@ def test_features_that_are_not_finite_are_refused(table_split, tmp_path):
             table_split([0, 1]), lambda inputs: inputs * torch.nan, name="nan", cache=tmp_path
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_method_of_a_module_is_run_in_evaluation_mode_too(photos, tmp_path):
+    network = Counting()
+    split = extract_features(photos, network.forward, name="means", cache=tmp_path / "cache")
+    plain = photos.inputs.batch(np.arange(7), generator=None)
+    assert split.inputs.values == pytest.approx(plain.flatten(2).mean(2).numpy(), abs=1e-6)
+    assert network.training
+    assert network.drop.training

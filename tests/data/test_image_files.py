@@ -136,3 +136,28 @@ def test_formats_that_start_programs_are_not_read(tmp_path):
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n")
     with pytest.raises(DataError, match="cannot be read as an image"):
         decode(path)
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.tif", "x.pgm"])
+def test_sixteen_bits_keep_their_range(tmp_path, name):
+    levels = (np.arange(256, dtype=np.uint16) * 257).reshape(16, 16)
+    if name == "x.pgm":
+        (tmp_path / name).write_bytes(b"P5 16 16 65535\n" + levels.astype(">u2").tobytes())
+    else:
+        Image.fromarray(levels).save(tmp_path / name)
+    image = np.asarray(decode(tmp_path / name))
+    assert np.array_equal(image[..., 0], np.arange(256).reshape(16, 16))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_values_of_no_known_range_are_refused(tmp_path, dtype):
+    Image.fromarray(np.ones((4, 4), dtype)).save(tmp_path / "x.tif")
+    with pytest.raises(DataError, match=r"x\.tif: .*no known range; save it with 8 or 16 bits"):
+        decode(tmp_path / "x.tif")
+
+
+def test_content_hash_names_a_file_that_has_gone(photo_folder):
+    files = small(photo_folder)
+    (photo_folder / NAMES[1]).unlink()
+    with pytest.raises(DataError, match=r"dog/0\.jpg: cannot be read"):
+        files.content_hash()

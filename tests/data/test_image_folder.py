@@ -1,3 +1,4 @@
+import os
 import shutil
 
 import numpy as np
@@ -101,3 +102,27 @@ def test_one_class_alone_is_refused(photo_folder):
     shutil.rmtree(photo_folder / "dog")
     with pytest.raises(DataError, match="'cat' is the only class"):
         load_image_folder(photo_folder)
+
+
+@pytest.mark.parametrize("other", ["test", "val"])
+def test_split_folders_beside_others_are_not_taken_for_classes(photo_folder, tmp_path, other):
+    for name in ("train", other, "unlabelled"):
+        shutil.copytree(photo_folder, tmp_path / "all" / name)
+    with pytest.raises(DataError, match=r"all: has .*train.* and also unlabelled; move"):
+        load_image_folder(tmp_path / "all")
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_left_out(photo_folder, monkeypatch):
+    (photo_folder / "cat" / "deep").mkdir()
+    scan = os.scandir
+
+    def refusing(path):
+        if os.fspath(path).endswith("deep"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(DataError, match=r"cat/deep: cannot be listed \(Permission denied\)"):
+        load_image_folder(photo_folder)
+    with pytest.raises(DataError, match=r"cat/deep: cannot be listed"):
+        load_image_folder(photo_folder / "cat" / "deep")

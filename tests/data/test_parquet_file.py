@@ -1,3 +1,5 @@
+import resource
+
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -67,3 +69,66 @@ def test_many_rows_in_few_bytes_are_a_trap(tmp_path):
             writer.write_table(block)
     with pytest.raises(DataError, match="refused as a trap"):
         ParquetFile(path).read([], ["x"])
+
+
+@pytest.mark.parametrize("is_dictionary", [False, True])
+@pytest.mark.parametrize("as_value", [True, False])
+def test_a_long_text_repeated_in_few_bytes_is_a_trap(tmp_path, as_value, is_dictionary):
+    words = pyarrow.DictionaryArray.from_arrays(np.zeros(600, np.int32), ["a" * 2**20])
+    path = tmp_path / "x.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": words}), path, store_schema=is_dictionary)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DataError, match="refused as a trap"):
+        ParquetFile(path).read(*(["text"], [])[:: 1 if as_value else -1])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100 * 1024
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "binary", "large_binary"])
+def test_every_kind_of_text_is_kept_once(tmp_path, kind):
+    texts = pyarrow.array(["a", None, "a"]).cast(getattr(pyarrow, kind)())
+    values = ParquetFile(write(tmp_path, x=texts)).read(["x"], [])[0]["x"]
+    assert values == texts.to_pylist()
+    assert values[0] is values[2]
+
+
+def test_texts_with_gaps_in_several_groups_come_in_order(tmp_path):
+    path = tmp_path / "x.parquet"
+    texts = ["a", None, "b", "a", "", "c", None, "b"]
+    table = pyarrow.table({"text": texts, "bytes": [text and text.encode() for text in texts]})
+    pyarrow.parquet.write_table(table, path, row_group_size=3)
+    values, _ = ParquetFile(path).read(["text", "bytes"], [])
+    assert values["text"] == texts
+    assert values["bytes"] == [text if text is None else text.encode() for text in texts]
+
+
+@pytest.mark.parametrize(
+    "column", [[[1], [2]], [{"a": 1}, {"a": 2}], pyarrow.array([b"ab", b"cd"], pyarrow.binary(2))]
+)
+def test_columns_that_are_not_flat_are_refused(tmp_path, column):
+    with pytest.raises(DataError, match=r"column 'x' holds .*; .*drop it"):
+        ParquetFile(write(tmp_path, x=column)).read(["x"], [])
+
+
+def test_a_dot_in_a_name_is_a_letter_like_others(tmp_path):
+    path = write(tmp_path, **{"sepal.length": [1.0, 2.0], "sepal": [3.0, 4.0]})
+    file = ParquetFile(path)
+    assert file.read([], ["sepal.length"])[1].ravel().tolist() == [1, 2]
+    assert file.read([], ["sepal"])[1].ravel().tolist() == [3, 4]
+
+
+def test_changed_bytes_never_escape_as_another_error(tmp_path):
+    path = tmp_path / "x.parquet"
+    table = pyarrow.table({"text": ["a b", "c", "d"] * 9, "number": ["1", "2", "3"] * 9})
+    pyarrow.parquet.write_table(table, path, compression="none", store_schema=False)
+    good = path.read_bytes()
+    refusals = []
+    for place in range(len(good)):
+        path.write_bytes(good[:place] + b"\xff" + good[place + 1 :])
+        try:
+            file = ParquetFile(path)
+            if {"text", "number"} <= set(file.names):
+                file.read(["text"], ["number"])
+        except DataError as error:
+            refusals.append(str(error))
+    assert len(refusals) > len(good) // 4
+    assert not any("\n" in refusal for refusal in refusals)

@@ -6,7 +6,7 @@ import pytest
 from imae.data.image_folder import load_image_folder
 from imae.data.split import Data
 from imae.data.unreadable import check_present, drop_unreadable
-from imae.errors import DataError
+from imae.errors import ArgumentError, DataError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -76,3 +76,9 @@ def test_missing_images_are_counted_at_once(photo_folder):
         (photo_folder / name).unlink()
     with pytest.raises(DataError, match=r"row 'cat/2\.jpg': .* \(and 2 more rows\)"):
         check_present(data)
+
+
+def test_the_number_of_workers_is_checked(photo_folder):
+    data = load_image_folder(photo_folder)
+    with pytest.raises(ArgumentError, match="workers must be at least 0, got -1"):
+        drop_unreadable(data, workers=-1)

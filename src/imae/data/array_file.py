@@ -86,6 +86,8 @@ def _only(arrays: Mapping[str, object], names: Sequence[str], where: str) -> str
 
 def _inputs(values: NDArray[Any], *, pad: int, flip: bool, where: str) -> Inputs:
     if values.ndim == 2:
+        if values.shape[1] == 0:
+            raise DataError(f"{where}: inputs of shape {values.shape} hold no feature")
         return Table(_numbers(values, where))
     if values.ndim not in (3, 4) or values.size == 0:
         raise DataError(

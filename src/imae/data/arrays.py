@@ -15,6 +15,8 @@ from imae.errors import DataError
 # Real arrays shrink by ten at most; a file that claims more than this is a trap or nearly empty.
 LARGEST_UNPACKED = 256 * 2**20
 LARGEST_RATIO = 100
+# Of the other packings of zip files Python unpacks a whole block, whatever size a member claims.
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def read_npy(path: Path) -> NDArray[Any]:
@@ -57,8 +59,16 @@ def read_npz(path: Path, keys: Collection[str]) -> dict[str, NDArray[Any]]:
                 for key in keys
                 if key in members
             }
-    # RuntimeError: a password; NotImplementedError: a packing that Python does not know.
-    except (OSError, zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
+    # RuntimeError: a password; NotImplementedError: a packing that Python does not know;
+    # UnicodeDecodeError: a damaged name.
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+        UnicodeDecodeError,
+    ) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path}: is damaged or no .npz file ({reason})") from error
 
@@ -81,7 +91,20 @@ def check_unpacked(packed: int, unpacked: int, *, where: str) -> None:
         )
 
 
+def check_packing(member: zipfile.ZipInfo, *, where: str) -> None:
+    """Raises unless a member of a zip file is packed as numpy and torch do it.
+
+    Raises:
+        DataError: If it is packed otherwise: that cannot be unpacked within bounds.
+    """
+    if member.compress_type not in _PACKINGS:
+        raise DataError(
+            f"{where}: is packed in a way that numpy does not use; save it again with numpy"
+        )
+
+
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, *, where: str) -> NDArray[Any]:
+    check_packing(member, where=where)
     check_unpacked(member.compress_size, member.file_size, where=where)
     try:
         with archive.open(member) as stream:

@@ -125,7 +125,7 @@ def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
     """Ids of rows as their source gives them, checked.
 
     Raises:
-        DataError: If an id is blank, overlong, holds a NUL or stands twice.
+        DataError: If an id is blank, overlong, no UTF-8 text, holds a NUL or stands twice.
     """
     seen: dict[str, int] = {}
     for row, row_id in enumerate(ids):
@@ -136,6 +136,11 @@ def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
                 f"{source}: row {row} (counted from 0) has an id of {len(row_id)} characters; ids "
                 f"have at most {_LONGEST_ID} and no NUL"
             )
+        if not _is_utf8(row_id):
+            raise DataError(
+                f"{source}: row {row} (counted from 0) has an id that is not UTF-8 text, so no "
+                f"report could hold it: {row_id!r}; rename it"
+            )
         if row_id in seen:
             raise DataError(
                 f"{source}: row id {row_id!r} stands twice, in rows {seen[row_id]} and {row} "
@@ -143,6 +148,15 @@ def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
             )
         seen[row_id] = row
     return np.array(ids, dtype=np.str_)
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether it can be written; the name of a file need not be UTF-8 on Linux."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_lengths(part: Columns) -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from imae._checks import check_integer
 from imae.data.draws import numpy_generator, torch_generator
 from imae.data.split import Inputs, Split
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, ImaeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ class Batches:
         if start_step > self._steps:
             raise ArgumentError(f"start_step must be at most {self._steps}, got {start_step}")
         shares = _Shares(self.split.inputs, self._rows(epoch), self._key(epoch))
-        return self._read(shares, range(start_step, self._steps))
+        return self._read(shares, range(start_step, self._steps), epoch)
 
     def _rows(self, epoch: int) -> list[NDArray[np.int64]]:
         """Rows of this rank in every step of the epoch."""
@@ -135,17 +135,18 @@ class Batches:
     def _key(self, epoch: int) -> tuple[int, int] | None:
         return (self._seed, epoch) if self._augment else None
 
-    def _read(self, shares: "_Shares", steps: range) -> Iterator[Batch]:
+    def _read(self, shares: "_Shares", steps: range, epoch: int) -> Iterator[Batch]:
         loader = DataLoader(
             shares,
             batch_size=None,
             sampler=steps,
             num_workers=self._workers,
-            generator=torch.Generator(),  # else each epoch takes a draw from the global one
+            # Seeds the workers' global generators, which a user's own data set may draw from.
+            generator=torch_generator(self._seed, "workers", epoch),
         )
         for step, gathered in zip(steps, loader, strict=True):
-            if isinstance(gathered, str):
-                raise DataError(gathered)
+            if isinstance(gathered, ImaeError):
+                raise gathered
             yield self._batch(shares.rows[step], self.split.inputs.finish(gathered))
 
     def _batch(self, rows: NDArray[np.int64], inputs: Tensor) -> Batch:
@@ -158,8 +159,8 @@ class Batches:
         )
 
 
-class _Shares(Dataset[Tensor | str]):
-    """What a worker gathers for each step: inputs, or the one line that says why not."""
+class _Shares(Dataset[Tensor | ImaeError]):
+    """What a worker gathers for each step: inputs, or the error that says why not."""
 
     def __init__(
         self, inputs: Inputs, rows: list[NDArray[np.int64]], key: tuple[int, int] | None
@@ -168,12 +169,12 @@ class _Shares(Dataset[Tensor | str]):
         self.rows = rows
         self._key = key
 
-    def __getitem__(self, step: int) -> Tensor | str:
+    def __getitem__(self, step: int) -> Tensor | ImaeError:
         generator = None
         if self._key is not None:
             seed, epoch = self._key
             generator = torch_generator(seed, "augment", epoch)
         try:
             return self._inputs.gather(self.rows[step], generator=generator)
-        except DataError as error:  # DataLoader would wrap it in a worker's traceback
-            return str(error)
+        except ImaeError as error:  # DataLoader would wrap it in a worker's traceback
+            return error

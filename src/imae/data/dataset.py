@@ -98,7 +98,8 @@ def from_dataset(
 ) -> Data:
     """A torch data set as data; a row's id is its index, counted from 0.
 
-    Labels are read once: from the data set's ``targets`` if it has them, else from its items.
+    Labels are read once: from the data set's ``targets`` if it has them and no
+    ``target_transform``, else from its items.
 
     Args:
         train: Map-style data set of (input, label) pairs; labels are integers or names.
@@ -134,9 +135,14 @@ def from_dataset(
 
 def _labels(dataset: Any) -> list[object]:
     targets = getattr(dataset, "targets", None)
-    if targets is None:
+    if targets is None or getattr(dataset, "target_transform", None) is not None:
         targets = [dataset[item][1] for item in range(len(dataset))]
     values: list[object] = [
-        value.item() if isinstance(value, Tensor | np.generic) else value for value in targets
+        value.item() if isinstance(value, np.generic) or _is_number(value) else value
+        for value in targets
     ]
     return values
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Tensor) and value.numel() == 1

@@ -40,8 +40,8 @@ def extract_features(
 
     Args:
         split: Rows whose plain inputs, as in evaluation, the network sees.
-        network: Gives features of shape (B, E) for a batch. A module is put in evaluation mode
-            for the time it runs.
+        network: Gives features of shape (B, E) for a batch. A module, or the one that this is a
+            method of, is put in evaluation mode for the time it runs.
         name: Name of the network and of its weights; another name, another file in the cache.
         cache: Folder for the features.
         batch_size: Rows that the network sees at once.
@@ -96,7 +96,8 @@ def _run(
 @contextlib.contextmanager
 def _evaluating(network: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Evaluation mode for the block, and afterwards each part in the mode it was in."""
-    modules = list(network.modules()) if isinstance(network, torch.nn.Module) else []
+    owner = getattr(network, "__self__", network)  # the module, if this is a method of one
+    modules = list(owner.modules()) if isinstance(owner, torch.nn.Module) else []
     was_training = [module for module in modules if module.training]
     for module in was_training:
         module.training = False

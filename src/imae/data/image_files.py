@@ -105,7 +105,11 @@ class ImageFiles(Inputs):
             repr((len(self), self.resize, self.crop, self.mean, self.std)).encode()
         )
         for name in self.names:
-            content = (self.root / name).read_bytes()
+            path = self.root / name
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
             digest.update(hashlib.sha256(content).digest())
         return digest.hexdigest()
 
@@ -128,7 +132,8 @@ def decode(path: Path, *, size: int | None = None) -> Any:
             half, a quarter or an eighth of its size, which is quicker and looks the same.
 
     Raises:
-        DataError: If it cannot be read as an image, or holds more pixels than is sane.
+        DataError: If it cannot be read as an image, holds more pixels than is sane, or values of
+            no known range.
     """
     library = import_extra("PIL.Image", extra="data")
     try:
@@ -142,7 +147,7 @@ def decode(path: Path, *, size: int | None = None) -> Any:
                     )
                 if size is not None:
                     image.draft("RGB", (2 * size, 2 * size))
-                return image.convert("RGB")
+                return _eight_bits(image, path).convert("RGB")
     except DataError:
         raise
     except FileNotFoundError as error:
@@ -152,3 +157,20 @@ def decode(path: Path, *, size: int | None = None) -> Any:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path}: cannot be read as an image ({reason})") from error
+
+
+def _eight_bits(image: Any, path: Path) -> Any:
+    """The image with 8 bits a channel. Pillow would cut 16 bits off at 255, which makes all white.
+
+    Raises:
+        DataError: If its values are whole numbers of 32 bits or fractions.
+    """
+    is_deep = image.mode == "I" and image.format in ("PNG", "PPM")  # they have 16 bits at most
+    if is_deep or image.mode.startswith("I;16"):
+        levels = (np.asarray(image) >> 8).astype(np.uint8)
+        return import_extra("PIL.Image", extra="data").fromarray(levels)
+    if image.mode in ("I", "F"):
+        raise DataError(
+            f"{path}: holds values of 32 bits of no known range; save it with 8 or 16 bits"
+        )
+    return image

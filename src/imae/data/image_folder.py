@@ -22,8 +22,9 @@ def load_image_folder(
     """The images of a folder that has one folder for each class.
 
     If all folders in it are called train, validation (or val, valid, dev) or test, the class
-    folders are looked for inside those. Images may lie deeper in a class folder; hidden files and
-    files that are no images are left out. A row's id is its path below ``path``.
+    folders are looked for inside those. Images may lie deeper in a class folder; hidden files,
+    files that are no images and links to further folders are left out. A row's id is its path
+    below ``path``.
 
     Args:
         path: The folder.
@@ -33,18 +34,20 @@ def load_image_folder(
         flip: Whether half of the images are mirrored in training.
 
     Raises:
-        DataError: If a class folder holds no image, there are fewer than two, or a link leads out.
+        DataError: If a class folder holds no image, there are fewer than two, folders of splits
+            lie beside others, a folder cannot be listed, or a link leads out.
     """
     folders = _folders(path)
     if not folders:
         raise DataError(f"{path}: holds no class folders and no arrays; give one folder a class")
-    known = {SPLIT_NAMES.get(name.lower()) for name in folders}
-    if None in known:
+    named = [name for name in folders if name.lower() in SPLIT_NAMES]
+    if len(named) < len(folders):
+        _check_classes(path, named, folders)
         groups = {"train": [""]}
     else:
         groups = {}
         for name in folders:
-            groups.setdefault(str(SPLIT_NAMES.get(name.lower())), []).append(f"{name}/")
+            groups.setdefault(SPLIT_NAMES[name.lower()], []).append(f"{name}/")
         if "train" not in groups:
             raise DataError(f"{path}: has folders {', '.join(folders)} but none called train")
     parts = {}
@@ -60,6 +63,16 @@ def load_image_folder(
             row_ids=written_ids(names, source=str(path)),
         )
     return assemble(parts, name=path.resolve().name)
+
+
+def _check_classes(path: Path, named: Sequence[str], folders: Sequence[str]) -> None:
+    """Raises if folders of splits lie beside others: train alone may be a class of vehicles."""
+    if len({SPLIT_NAMES[name.lower()] for name in named}) > 1:
+        others = [name for name in folders if name not in named]
+        raise DataError(
+            f"{path}: has {', '.join(named)} and also {', '.join(others[:3])}; move what is no "
+            f"split elsewhere, or rename the classes"
+        )
 
 
 def _images(path: Path, prefixes: Sequence[str]) -> tuple[list[str], list[object]]:
@@ -80,15 +93,26 @@ def _images(path: Path, prefixes: Sequence[str]) -> tuple[list[str], list[object
 
 
 def _folders(path: Path) -> list[str]:
-    with os.scandir(path) as entries:
-        return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+    try:
+        with os.scandir(path) as entries:
+            return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+    except OSError as error:
+        raise _unlisted(error) from error
 
 
 def _images_below(folder: Path) -> list[str]:
     found = []
-    for place, folders, files in os.walk(folder):  # does not follow links to folders
+
+    def fail(error: OSError) -> None:
+        raise _unlisted(error) from error
+
+    for place, folders, files in os.walk(folder, onerror=fail):  # follows no links to folders
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
             if name.lower().endswith(SUFFIXES) and not name.startswith("."):
                 found.append(os.path.relpath(os.path.join(place, name), folder))
     return sorted(name.replace(os.sep, "/") for name in found)
+
+
+def _unlisted(error: OSError) -> DataError:
+    return DataError(f"{error.filename}: cannot be listed ({error.strerror})")

@@ -12,6 +12,8 @@ from imae.data.arrays import check_unpacked
 from imae.data.column_file import ColumnFile, narrowed
 from imae.errors import DataError
 
+_TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+
 
 @final
 class ParquetFile(ColumnFile):
@@ -31,35 +33,57 @@ class ParquetFile(ColumnFile):
             raise DataError(f"{path}: is empty (0 bytes)")
         try:
             with library.ParquetFile(path) as file:
-                names, self._rows = file.schema_arrow.names, file.metadata.num_rows
-        except (self._arrow.ArrowException, OSError) as error:
+                schema, self._rows = file.schema_arrow, file.metadata.num_rows
+        except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._damaged(path, error) from error
-        super().__init__(path, names)
+        super().__init__(path, schema.names)
+        self._types = dict(zip(schema.names, schema.types, strict=True))
 
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
     ) -> tuple[dict[str, list[object]], NDArray[np.float32]]:
         """The columns asked for; a value that is not there is None."""
         wanted = list(dict.fromkeys([*values, *numbers]))
-        check_unpacked(self.path.stat().st_size, 8 * self._rows * len(wanted), where=str(self.path))
+        packed = self.path.stat().st_size
+        check_unpacked(packed, 8 * self._rows * len(wanted), where=str(self.path))
+        for name in wanted:
+            self._check_flat(name)
+        texts = [name for name in wanted if _is_text(self._types[name])]
         library = import_extra("pyarrow.parquet", extra="data")
         try:
-            table = library.read_table(self.path, columns=wanted, partitioning=None)
-            texts = {name: table.column(name).to_pylist() for name in values}
+            # A text that is repeated stands once in the file, and so it must in memory.
+            table = library.read_table(
+                self.path, columns=wanted, partitioning=None, read_dictionary=texts
+            )
+            table.validate(full=True)  # else a damaged file may point outside its dictionary
+            columns = {name: _unpacked(table.column(name)) for name in {*values, *texts}}
         except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._damaged(self.path, error) from error
+        for name in texts:
+            length = sum(len(text) for text in columns[name] if isinstance(text, str | bytes))
+            check_unpacked(packed, length, where=str(self.path))
         matrix = np.empty((len(table), len(numbers)), np.float32)
         for index, name in enumerate(numbers):
             matrix[:, index] = self._parse(name, table.column(name))
-        return texts, matrix
+        return {name: columns[name] for name in values}, matrix
+
+    def _check_flat(self, name: str) -> None:
+        """Raises if a row of the column may hold any number of values or bytes."""
+        kind = self._types[name]
+        types = self._arrow.types
+        if types.is_nested(kind) or types.is_fixed_size_binary(kind):
+            raise DataError(
+                f"{self.path}: column {name!r} holds {kind}, not numbers or texts; spread it over "
+                f"several columns or drop it"
+            )
 
     def _parse(self, name: str, column: Any) -> NDArray[np.float32]:
         try:
             numbers = column.cast(self._arrow.float64(), safe=False).to_numpy()
         except self._arrow.ArrowException as error:
             raise DataError(
-                f"{self.path}: column {name!r} holds {column.type}, not numbers, from row 0 on; "
-                f"convert it or leave it out with feature_columns"
+                f"{self.path}: column {name!r} holds {self._types[name]}, not numbers, from row 0 "
+                f"on; convert it or leave it out with feature_columns"
             ) from error
         narrow, wrong = narrowed(numbers)  # a number that is not there has become NaN
         if wrong is not None:
@@ -73,3 +97,20 @@ class ParquetFile(ColumnFile):
     def _damaged(path: Path, error: Exception) -> DataError:
         reason = " ".join(str(error).split())[:200]
         return DataError(f"{path}: is cut off, damaged or no Parquet file ({reason})")
+
+
+def _is_text(kind: Any) -> bool:
+    return str(getattr(kind, "value_type", kind)) in _TEXTS  # a dictionary has values
+
+
+def _unpacked(column: Any) -> list[object]:
+    """The values of a column; where it is a dictionary, equal values are one object."""
+    values: list[object] = []
+    for chunk in column.chunks:
+        if hasattr(chunk, "dictionary"):
+            words = chunk.dictionary.to_pylist()
+            places = chunk.indices.to_pylist()
+            values.extend(None if place is None else words[place] for place in places)
+        else:
+            values.extend(chunk.to_pylist())
+    return values

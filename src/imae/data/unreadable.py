@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from imae._checks import check_integer
 from imae.data.image_files import ImageFiles, decode
 from imae.data.split import Data, Skipped, Split
 from imae.errors import DataError
@@ -24,8 +25,10 @@ def drop_unreadable(data: Data, *, workers: int = 0) -> Data:
         workers: Processes that decode; 0 does it in this one.
 
     Raises:
+        ArgumentError: If ``workers`` is negative.
         DataError: If a split loses all its images, or the training rows a whole class.
     """
+    check_integer("workers", workers, low=0)
     skipped: list[Skipped] = []
 
     def readable(split: Split) -> Split:

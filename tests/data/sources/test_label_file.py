@@ -1,5 +1,6 @@
 import io
 import pickle
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -31,9 +32,9 @@ def saved(value: object, *, is_zip: bool = True) -> bytes:
     return file.getvalue()
 
 
-def zipped(members: dict[str, bytes]) -> bytes:
+def zipped(members: dict[str, bytes], packing: int = zipfile.ZIP_DEFLATED) -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", packing) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
     return file.getvalue()
@@ -118,6 +119,10 @@ BAD = {
     "zip without a pickle": ("f.pt", zipped({"readme": b"x"})),
     "torch tensors": ("f.pt", saved({"clean": torch.zeros(3, dtype=torch.uint8)})),
     "encrypted": ("f.npz", encrypted(GOOD["numpy archive"][1])),
+    "damaged name": (
+        "f.npz",
+        zipped({"größe.npy": npy(np.zeros(1))}).replace("ö".encode(), b"\xff\xff"),
+    ),
     "damaged code": ("f.npz", GOOD["numpy archive"][1].replace(b"NUMPY", b"NUMPX")),
 }
 
@@ -154,3 +159,19 @@ def test_a_python_2_dictionary_has_names_too(tmp_path: Path) -> None:
     inner = pickle.dumps({b"clean_label": np.array([1, 2])}, 2)
     (tmp_path / "f.pt").write_bytes(zipped({"archive/data.pkl": inner}))
     assert read_label_file(tmp_path / "f.pt")["clean_label"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_that_says_it_is_small_does_not_fill_the_memory(
+    tmp_path: Path, packing: int
+) -> None:
+    size = 60 << 20
+    data = zipped({"clean.npy": bytes(size)}, packing)
+    path = tmp_path / "f.npz"
+    path.write_bytes(data.replace(size.to_bytes(4, "little"), (200).to_bytes(4, "little")))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"f\.npz"):
+        read_label_file(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 32 << 20  # the most that a file may have is set aside before it is read

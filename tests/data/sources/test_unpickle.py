@@ -3,6 +3,7 @@
 import os
 import pickle
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,17 @@ def test_fortran_arrays_are_refused() -> None:
 def test_memo_numbers_of_real_pickles_pass() -> None:
     values = [f"image_{number}.png" for number in range(1_000)]  # more memo numbers than a byte has
     assert unpickle(pickle.dumps({"filenames": values}, 2), source="f") == {"filenames": values}
+
+
+def test_one_text_cannot_be_turned_into_many_bytes() -> None:
+    """The same call again and again costs three bytes of pickle and a copy of the text."""
+    text = b"X" + struct.pack("<I", 1 << 20) + b"a" * (1 << 20)
+    call = b"c_codecs\nencode\nq\x00" + text + b"X\x06\x00\x00\x00latin1\x86q\x01R"
+    once = b"\x80\x02]" + call + b"a."
+    assert unpickle(once, source="f") == [b"a" * (1 << 20)]
+    tracemalloc.start()
+    with pytest.raises(DataError, match="more bytes than it holds"):
+        unpickle(once[:-1] + b"h\x00h\x01Ra" * 100 + b".", source="f")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20

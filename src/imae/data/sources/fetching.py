@@ -13,8 +13,9 @@ from imae.errors import DataError
 def fetch(name: str, root: str | os.PathLike[str] | None = None) -> Path:
     """Puts a named set below ``root``, unless it is there, and returns where it lies.
 
-    Origins are tried in order until one gives the published set; what another one left is
-    removed, but for the part of a download that broke off, which the next call resumes.
+    Origins are tried in order until one gives the published set. Files that are not the
+    published ones are removed. If all fail, what came of a download that broke off stays, and
+    the next call resumes it.
 
     Args:
         name: Name of the set.

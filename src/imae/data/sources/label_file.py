@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from imae.data.arrays import check_packing
 from imae.data.sources.unpickle import unpickle
 from imae.errors import DataError
 
@@ -51,14 +52,27 @@ def _unzip(data: bytes, path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
-            # The claimed sizes bound what is read: a member that unpacks to more is an error.
             if sum(member.file_size for member in members) > _MAX_BYTES or len(members) > 100:
                 raise DataError(f"{path}: unpacks to more than a label file can hold")
-            return {member.filename: archive.read(member) for member in members}
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
+            return {member.filename: _member(archive, member, path) for member in members}
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        UnicodeDecodeError,
+    ) as error:
         raise DataError(f"{path}: cut off or damaged ({error}): fetch it again") from error
     except RuntimeError as error:  # an encrypted member
         raise DataError(f"{path}: cannot be unpacked ({error})") from error
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
+    check_packing(member, where=str(path))
+    with archive.open(member) as stream:
+        # Asked for as much as it claims to hold, it unpacks no more; asked for all it would.
+        return stream.read(member.file_size)
 
 
 def _read_npy(data: bytes, *, source: str) -> Any:

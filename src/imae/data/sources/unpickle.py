@@ -81,7 +81,7 @@ def unpickle(data: bytes, *, source: str, skip: int = 0) -> Any:
             start = file.tell()
             _scan(file)
             file.seek(start)
-            value = _Unpickler(file, encoding="bytes").load()
+            value = _Unpickler(file, max_bytes=len(data)).load()
         return _plain(value)
     except Exception as error:  # a damaged pickle can raise almost any type
         reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -110,11 +110,25 @@ def _scan(file: io.BytesIO) -> None:
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, *, max_bytes: int) -> None:
+        super().__init__(file, encoding="bytes")
+        self._bytes_left = max_bytes
+
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("_codecs", "encode"):
+            return _StandIn(self._latin_bytes)
         try:
             return _STAND_INS[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+
+    def _latin_bytes(self, text: str, encoding: Any) -> bytes:
+        if encoding not in ("latin1", b"latin1"):
+            raise pickle.UnpicklingError(f"encoding {encoding!r}")
+        self._bytes_left -= len(text)  # a pickle can make the same call again and again
+        if self._bytes_left < 0:
+            raise pickle.UnpicklingError("more bytes than it holds")
+        return text.encode("latin1")
 
 
 class _StandIn:
@@ -176,12 +190,6 @@ def _numbers(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArr
     return np.frombuffer(data, dtype.newbyteorder("<")).reshape(shape)
 
 
-def _latin_bytes(text: str, encoding: Any) -> bytes:
-    if encoding not in ("latin1", b"latin1"):
-        raise pickle.UnpicklingError(f"encoding {encoding!r}")
-    return text.encode("latin1")
-
-
 def _refuse(*arguments: object) -> object:
     raise pickle.UnpicklingError(f"it calls numpy.ndarray with {len(arguments)} arguments")
 
@@ -191,7 +199,6 @@ _STAND_INS = {
     ("numpy._core.multiarray", "_reconstruct"): _StandIn(_Array),
     ("numpy", "ndarray"): _StandIn(_refuse),
     ("numpy", "dtype"): _StandIn(_Type),
-    ("_codecs", "encode"): _StandIn(_latin_bytes),
 }
 
 
