@@ -13,7 +13,18 @@ import typer
 from imae.cli.app import _build
 
 ROOT = Path(__file__).parents[1]
-PUBLIC = ("imae", "imae.curves", "imae.losses", "imae.noise", "imae.data", "imae.models")
+PUBLIC = (
+    "imae",
+    "imae.curves",
+    "imae.losses",
+    "imae.noise",
+    "imae.data",
+    "imae.models",
+    "imae.methods",
+    "imae.train",
+    "imae.report",
+    "imae.recipes",
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +81,9 @@ def test_every_command_of_the_program_is_documented():
     names = set(typer.main.get_command(_build()).commands)
     pages = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
     assert [name for name in sorted(names) if f"imae {name}" not in pages] == []
+
+
+def test_every_python_example_of_the_pages_is_run():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+            assert block.startswith(">>> "), f"{page.name}: not a doctest: {block[:60]!r}"

@@ -6,7 +6,18 @@ import sys
 import pytest
 
 CORE = ("imae", "imae.curves", "imae.losses", "imae.noise", "imae.models", "imae.data")
-OPTIONAL = ("matplotlib", "PIL", "sklearn", "pyarrow", "typer", "rich", "safetensors", "scipy")
+OPTIONAL = (
+    "matplotlib",
+    "PIL",
+    "sklearn",
+    "pyarrow",
+    "typer",
+    "rich",
+    "safetensors",
+    "scipy",
+    "pydantic",
+    "jinja2",
+)
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -12,7 +12,7 @@ from imae.cli.compare import compare_and_report
 _SETTINGS = {
     "data": {"name": "digits", "augment": False},
     "noise": "symmetric:0.4",
-    "train": {"epochs": 30},
+    "train": {"epochs": 20},
 }
 _LOSSES = ["cce", "mae", "gce", "imae_stable"]
 _SEEDS = 3

@@ -10,6 +10,7 @@ class Average:
     """A network whose weights trail behind those of another.
 
     Formula:
+
         average = decay average + (1 - decay) weights, after each step
 
     Buffers, such as the statistics of batch normalisation, are taken over as they are.

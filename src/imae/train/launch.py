@@ -30,7 +30,7 @@ def train(config: Config, *, show: bool = False) -> Run:
     """Trains as configured and gives the finished run.
 
     Args:
-        config: What to train; :func:`imae.train.build_config` makes one from nested settings.
+        config: What to train; ``imae.train.build_config`` makes one from nested settings.
         show: Whether to show a progress bar on the error stream.
 
     Raises:
@@ -67,7 +67,7 @@ def resume(path: str | os.PathLike[str], *, show: bool = False) -> Run:
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it again.
-        ImaeError: As from :func:`train`, or if the folder holds no run.
+        ImaeError: As from ``train``, or if the folder holds no run.
     """
     run = RunFolder(path)
     config = build_config(run.config())
