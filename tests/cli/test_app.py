@@ -11,7 +11,7 @@ from imae.cli.app import main
 def test_without_arguments_it_shows_the_commands(capsys):
     assert main([]) == 0
     shown = capsys.readouterr().out
-    for command in ("curves", "noise", "data", "list"):
+    for command in ("demo", "train", "compare", "report", "predict", "export", "curves", "list"):
         assert command in shown
 
 
@@ -27,7 +27,10 @@ def test_version(capsys):
         (["curves", "--wrong"], "No such option"),
         (["curves", "imaee"], "did you mean imae"),
         (["list", "everything"], "must be one of losses"),
-        (["noise", "no_such_data", "--kind", "symmetric", "--rate", "0.4"], "no_such_data"),
+        (["noise", "no_such_data", "--rate", "0.4", "--out", "labels.csv"], "no_such_data"),
+        (["train", "no_such_data"], "no_such_data"),
+        (["report", "no_such_run"], "no_such_run"),
+        (["predict", "no_such_run", "digits"], "no_such_run"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_code_2(arguments, message, capsys):

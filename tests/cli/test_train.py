@@ -5,6 +5,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from imae.cli.app import main
 from imae.cli.train import register
 from imae.errors import ArgumentError, DataError
 from imae.records import RunFolder
@@ -82,10 +83,10 @@ def test_a_dry_run_shows_everything_and_writes_nothing(run, table, tmp_path):
     assert set(tmp_path.rglob("*")) == before
 
 
-def test_all_mistakes_are_printed_one_a_line(run, table):
-    result = run(table, "--set", "train.epoch=3", "--set", "seed=x", "--loss", "imea")
-    assert result.exit_code == 2
-    lines = result.stderr.splitlines()
+def test_all_mistakes_are_printed_one_a_line(table, capsys):
+    mistakes = ["--set", "train.epoch=3", "--set", "seed=x", "--loss", "imea"]
+    assert main(["train", str(table), *mistakes]) == 2
+    lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("imae: ") for line in lines)
     assert "imae: train.epoch: unknown key; did you mean train.epochs?" in lines
@@ -108,11 +109,11 @@ def test_a_single_mistake_is_one_line(run, arguments, kind, message):
 
 
 @pytest.mark.parametrize("code", [130, 143])
-def test_a_stopped_run_leaves_with_the_code_of_its_signal(run, table, monkeypatch, code):
+def test_a_stopped_run_leaves_with_the_code_of_its_signal(table, monkeypatch, capsys, code):
     def stop(config, *, show):  # noqa: ARG001
         raise Stopped("stopped after step 3; go on with: imae train --resume runs/x", code)
 
     monkeypatch.setattr("imae.train.train", stop)
-    result = run(table)
-    assert result.exit_code == code
-    assert result.stderr == ("imae: stopped after step 3; go on with: imae train --resume runs/x\n")
+    assert main(["train", str(table)]) == code
+    shown = capsys.readouterr().err
+    assert shown == "imae: stopped after step 3; go on with: imae train --resume runs/x\n"

@@ -9,6 +9,8 @@ from imae.errors import ArgumentError, ImaeError
 if TYPE_CHECKING:
     import typer
 
+_INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code: 0, 2 for a user's error, 130 for Ctrl-C."""
@@ -26,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ImaeError, OSError) as error:
         return _fail(str(error), code=getattr(error, "code", 2))
     except (typer.Abort, KeyboardInterrupt):
-        return _fail("stopped", code=130)
+        return _fail("stopped", code=_INTERRUPTED)
     except Exception as error:
         # Usage errors come from click or from typer's own copy of it, by version; both say so.
         if not hasattr(error, "format_message"):
@@ -34,13 +36,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed
             return 0
         return _fail(error.format_message())
+    if code == _INTERRUPTED:  # some versions of typer turn Ctrl-C into this code, without a word
+        return _fail("stopped", code=_INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
 def _build() -> "typer.Typer":
     import typer
 
-    from imae.cli import catalogs, compare, curves, data, demo, noise, report, train
+    from imae.cli import (
+        catalogs,
+        compare,
+        curves,
+        data,
+        demo,
+        export,
+        noise,
+        predict,
+        report,
+        train,
+    )
 
     app = typer.Typer(
         help="Train on labels you cannot trust, and find the ones that are wrong.",
@@ -57,7 +72,18 @@ def _build() -> "typer.Typer":
     ) -> None:
         del version  # its callback has done the work
 
-    for command in (demo, train, compare, report, curves, noise, data, catalogs):
+    for command in (
+        demo,
+        train,
+        compare,
+        report,
+        predict,
+        export,
+        curves,
+        noise,
+        data,
+        catalogs,
+    ):
         command.register(app)
     return app
 

@@ -113,29 +113,19 @@ def _settings(config: Path | None, settings: list[str], given: dict[str, str]) -
 def _run_and_report(
     resumed: Path | None, content: dict[str, Any] | None, *, dry_run: bool = False
 ) -> None:
-    from imae.train import Stopped, build_config
+    from imae.train import build_config
     from imae.train import resume as resume_run
     from imae.train import train as train_run
 
-    try:
-        if resumed is not None:
-            run = resume_run(resumed, show=True)
-        else:
-            assert content is not None
-            config = build_config(content)
-            if dry_run:
-                _show_plan(config)
-                return
-            run = train_run(config, show=True)
-    except Stopped as stopped:
-        typer.echo(f"imae: {stopped}", err=True)
-        raise typer.Exit(stopped.code) from None
-    except ArgumentError as error:
-        if "\n" not in str(error):
-            raise
-        for line in str(error).splitlines():
-            typer.echo(f"imae: {line}", err=True)
-        raise typer.Exit(2) from None
+    if resumed is not None:
+        run = resume_run(resumed, show=True)
+    else:
+        assert content is not None
+        config = build_config(content)
+        if dry_run:
+            _show_plan(config)
+            return
+        run = train_run(config, show=True)
     _report(run.path, run.result)
 
 

@@ -15,3 +15,5 @@ from imae.data.split import Inputs as Inputs
 from imae.data.split import Skipped as Skipped
 from imae.data.split import Split as Split
 from imae.data.table import Table as Table
+from imae.data.unlabelled import Unlabelled as Unlabelled
+from imae.data.unlabelled import load_unlabelled as load_unlabelled

@@ -1,0 +1,59 @@
+"""`imae predict`: what a trained run says about new rows."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from imae._extras import import_extra
+
+_SHOWN = 5  # classes in the summary
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+    app.command(name="predict")(predict)
+
+
+def predict(
+    run: Path = typer.Argument(..., help="Run folder of `imae train`."),
+    data: str = typer.Argument(
+        ..., help="New rows, with or without labels: a path, or the name of a data set."
+    ),
+    out: Path = typer.Option(Path("predictions.csv"), help="File to write, .csv or .parquet."),
+    which: str = typer.Option("final", help="Weights: final, or best on the held-out labels."),
+    root: Path | None = typer.Option(
+        None, help="Folder that holds a named data set, or all images of a path."
+    ),
+) -> None:
+    """Predict the class of every row of DATA, with the probability of each class.
+
+    DATA is a folder of images, a CSV or Parquet file, a .npz or .npy file, or the name of a data
+    set, whose test rows are taken. Labels in it are not read.
+    """
+    import_extra("pydantic", extra="train")
+    from imae.train.predict import check_output, save_predictions
+    from imae.train.predict import predict as predict_rows
+
+    check_output(out)  # before the work, not after it
+    bar = Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
+    task = bar.add_task("rows", total=None)
+
+    def show(done: int, total: int) -> None:
+        bar.start()  # not before: features of a frozen network have a bar of their own
+        bar.update(task, completed=done, total=total)
+
+    try:
+        predictions = predict_rows(run, data, which=which, root=root, progress=show)
+    finally:
+        bar.stop()
+    save_predictions(predictions, out)
+    counts = np.bincount(predictions.labels, minlength=len(predictions.class_names))
+    most = [each for each in np.argsort(-counts, kind="stable") if counts[each] > 0]
+    shown = [f"{counts[each]} as {predictions.class_names[each]}" for each in most[:_SHOWN]]
+    more = ["..."] if len(most) > _SHOWN else []
+    typer.echo(f"{len(predictions)} rows: {', '.join(shown + more)}")
+    typer.echo(f"wrote {out}")

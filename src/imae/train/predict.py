@@ -1,0 +1,273 @@
+"""Labels and probabilities that a trained run gives to new rows."""
+
+import csv
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from imae._checks import check_choice
+from imae._extras import import_extra
+from imae._files import whole_file
+from imae.data import Batches, Data, Split, load, load_unlabelled
+from imae.errors import ArgumentError, DataError, ImaeError
+from imae.models import Network
+from imae.train.prepare import _as_features
+from imae.train.run import Run
+
+SUFFIXES = (".csv", ".parquet")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a network says about rows.
+
+    Args:
+        row_ids: Name of every row in its source, shape (N,), strings.
+        labels: Most likely class, shape (N,), int64 in [0, C).
+        probabilities: Probability of every class, shape (N, C), float32.
+        class_names: Names of the C classes.
+    """
+
+    row_ids: NDArray[np.str_]
+    labels: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    class_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+
+def predict(
+    run: Run | str | os.PathLike[str],
+    data: str | Path,
+    *,
+    which: str = "final",
+    root: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Predictions:
+    """The classes of new rows, which need no labels, and the probability of each class.
+
+    The rows are prepared as the training rows were, by statistics of those. They are computed
+    anew, so the data that the run was trained on must still be there.
+
+    Args:
+        run: The run, or its folder.
+        data: Name of a known set, whose test rows are taken, or a path: a folder of images, a CSV
+            or Parquet file, or a ``.npz`` or ``.npy`` file. Labels in it are not read.
+        which: "final", or "best" on the held-out labels.
+        root: For a known set the folder its files lie in. For a path the folder that no image may
+            lie outside of.
+        progress: Called with the rows that are done and all rows.
+
+    Raises:
+        ArgumentError: If ``which`` is neither.
+        DataError: If there is no trained run, its training data is gone, or the rows cannot be
+            read or do not fit it.
+
+    Examples:
+        >>> import tempfile
+        >>> from imae.train import build_config, train
+        >>> run = train(build_config({
+        ...     "data": {"name": "digits"},
+        ...     "model": {"name": "mlp"},
+        ...     "train": {"steps": 2},
+        ...     "out": tempfile.mkdtemp(),
+        ... }))
+        >>> predictions = predict(run, "digits")
+        >>> predictions.row_ids.shape, predictions.probabilities.shape
+        ((355,), (355, 10))
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    network = load_network(run, which)
+    training = load_training(run)
+    settings = run.config.data
+    rows = load_unlabelled(
+        data, like=training, source=settings.name, options=settings.options, root=root
+    )
+    split = rows.split(training.class_names)
+    if settings.features is not None:
+        split = _features(training, split, run)
+    batches = Batches(
+        split,
+        run.config.train.evaluate_batch_size,
+        seed=0,
+        shuffle=False,
+        augment=False,
+        workers=settings.workers,
+    )
+    labels, probabilities = _run(network, batches, progress, str(data))
+    return Predictions(split.row_ids, labels, probabilities, training.class_names)
+
+
+def save_predictions(predictions: Predictions, path: str | os.PathLike[str]) -> None:
+    """Writes predictions, whole or not at all.
+
+    The columns are ``row_id``, ``predicted`` (the name of the class), ``probability`` (of that
+    class) and, for each class, ``p(CLASS)``.
+
+    Args:
+        predictions: What to write.
+        path: File to write, or to replace, ``.csv`` or ``.parquet``.
+
+    Raises:
+        ArgumentError: If the file would be neither.
+        ImaeError: If it cannot be written.
+    """
+    path = check_output(path)
+    content = _parquet(predictions) if path.suffix.lower() == ".parquet" else _csv(predictions)
+    write_bytes(path, content)
+
+
+def check_output(path: str | os.PathLike[str]) -> Path:
+    """The path, if predictions can be written under such a name.
+
+    Raises:
+        ArgumentError: If it ends neither in .csv nor in .parquet.
+
+    Examples:
+        >>> check_output("new.csv").name
+        'new.csv'
+    """
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise ArgumentError(f"out must end in {' or '.join(SUFFIXES)}, got {str(path)!r}")
+    return path
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file, whole or not at all.
+
+    Raises:
+        ImaeError: If it cannot be written.
+    """
+    try:
+        with whole_file(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise ImaeError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def load_network(run: Run, which: str) -> Network:
+    """The trained network of a run, in evaluation mode.
+
+    Raises:
+        ArgumentError: If ``which`` is neither "final" nor "best".
+        DataError: If there are no such weights.
+    """
+    check_choice("which", which, ("final", "best"))
+    weights = run.path / "weights"
+    if not (weights / f"{which}.pt").exists():
+        if (weights / "final.pt").exists():
+            raise DataError(
+                f"{run.path}: has no best weights, as no rows were held out to choose by; take "
+                f"the final ones"
+            )
+        raise DataError(
+            f"{run.path}: has no {which} weights yet; finish it with: imae train --resume "
+            f"{run.path}"
+        )
+    return run.load_model(which)
+
+
+def load_training(run: Run) -> Data:
+    """The data that a run was trained on, prepared, without the run's noise.
+
+    Raises:
+        DataError: If it is no longer there, or is no longer what it was.
+    """
+    settings = run.config.data
+    try:
+        data = load(settings.name, root=settings.root, **settings.options)
+    except DataError as error:
+        raise DataError(
+            f"{run.path}: was trained on {settings.name}, which is needed to prepare rows in the "
+            f"same way and cannot be used: {error}"
+        ) from error
+    try:
+        labels = run.folder.labels()
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        # Not numpy's own reason, which for a damaged file is advice to load it unsafely.
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is damaged"
+        raise DataError(f"{run.path / 'labels.npz'}: cannot be read ({reason})") from error
+    has_classes = tuple(labels.class_names.tolist()) == data.class_names
+    if not has_classes or not np.isin(labels.row_ids, data.train.row_ids).all():
+        raise DataError(
+            f"{run.path}: {settings.name} is not what this run was trained on, it has other "
+            f"{'rows' if has_classes else 'classes'}; put the training data back"
+        )
+    return data
+
+
+def _features(training: Data, split: Split, run: Run) -> Split:
+    """The rows' features of the run's frozen network, scaled by those of the training rows."""
+    both = Data(training.name, training.train, test=split)
+    features = _as_features(both, run.config.data).test
+    assert features is not None
+    return features
+
+
+@torch.inference_mode()
+def _run(
+    network: Network, batches: Batches, progress: Progress | None, where: str
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Most likely class (N,) and probabilities (N, C) of all rows."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    network = network.to(device)
+    ids = batches.split.row_ids
+    labels, probabilities = [], []
+    done = 0
+    for batch in batches.epoch(0):
+        logits = network(batch.inputs.to(device)).float()
+        is_finite = logits.isfinite().all(1)
+        if not is_finite.all():
+            row = int(batch.row[int((~is_finite).nonzero()[0])])
+            raise DataError(
+                f"{where}: row {str(ids[row])!r} gets scores that are not finite; look for huge "
+                f"numbers in it"
+            )
+        labels.append(logits.argmax(1).cpu())  # of logits: probabilities can be rounded to a tie
+        probabilities.append(logits.softmax(1).cpu())
+        done += len(batch)
+        if progress is not None:
+            progress(done, len(ids))
+    return torch.cat(labels).numpy(), torch.cat(probabilities).numpy()
+
+
+def _columns(predictions: Predictions) -> tuple[list[str], list[str], NDArray[np.float32]]:
+    """Names of all columns, the predicted class of every row, and its probability."""
+    names = ["row_id", "predicted", "probability"]
+    names += [f"p({name})" for name in predictions.class_names]
+    predicted = [predictions.class_names[label] for label in predictions.labels]
+    rows = np.arange(len(predictions))
+    return names, predicted, predictions.probabilities[rows, predictions.labels]
+
+
+def _csv(predictions: Predictions) -> bytes:
+    names, predicted, own = _columns(predictions)
+    text = io.StringIO(newline="")
+    # Both kinds of line ends in the terminator, so that an id with either is quoted.
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(names)
+    for row, row_id in enumerate(predictions.row_ids):
+        numbers = (own[row], *predictions.probabilities[row])
+        # The shortest digits that give the same float32 back.
+        writer.writerow([row_id, predicted[row], *(str(number) for number in numbers)])
+    return text.getvalue().encode()
+
+
+def _parquet(predictions: Predictions) -> bytes:
+    arrow = import_extra("pyarrow", extra="data")
+    library = import_extra("pyarrow.parquet", extra="data")
+    names, predicted, own = _columns(predictions)
+    columns = [predictions.row_ids.tolist(), predicted, own, *predictions.probabilities.T]
+    file = io.BytesIO()
+    library.write_table(arrow.Table.from_arrays(list(map(arrow.array, columns)), names), file)
+    return file.getvalue()

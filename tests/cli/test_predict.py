@@ -1,0 +1,80 @@
+import csv
+import re
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from imae.cli.predict import register
+from imae.errors import ArgumentError, DataError, ImaeError
+from imae.train import build_config, train
+
+
+@pytest.fixture(scope="module")
+def digits_run(tmp_path_factory):
+    config = {
+        "data": {"name": "digits"},
+        "model": {"name": "mlp"},
+        "train": {"steps": 3},
+        "machine": {"accelerator": "cpu", "threads": 1},
+        "out": str(tmp_path_factory.mktemp("runs") / "digits"),
+    }
+    return train(build_config(config)).path
+
+
+@pytest.fixture
+def run():
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.callback()(lambda: None)  # without a second command typer would drop the name
+    register(app)
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, ["predict", *map(str, arguments)], env={"COLUMNS": "200"})
+
+    return invoke
+
+
+def test_predictions_are_written_and_counted(run, digits_run, tmp_path):
+    out = tmp_path / "new" / "predictions.csv"
+    result = run(digits_run, "digits", "--out", out, "--which", "best")
+    assert result.exit_code == 0, result.exception
+    assert result.output.startswith("355 rows: ")
+    assert f"wrote {out}" in result.output
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 355
+    assert list(rows[0])[:4] == ["row_id", "predicted", "probability", "p(0)"]
+
+
+def test_rows_without_labels_to_parquet(run, digits_run, tmp_path):
+    import pyarrow.parquet
+
+    np.savez(tmp_path / "new.npz", images=np.zeros((3, 8, 8), np.uint8), row_ids=list("abc"))
+    out = tmp_path / "predictions.parquet"
+    result = run(digits_run, tmp_path / "new.npz", "--out", out)
+    assert result.exit_code == 0, result.exception
+    assert re.match(r"3 rows: 3 as \d\nwrote ", result.output)  # three times the same image
+    assert result.stderr == ""
+    assert pyarrow.parquet.read_table(out)["row_id"].to_pylist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (["nowhere", "digits"], DataError, "nowhere is no run"),
+        (["RUN", "digitz"], DataError, "did you mean digits"),
+        (["RUN", "digits", "--out", "x.txt"], ArgumentError, r"must end in \.csv or \.parquet"),
+        (["nowhere", "digits", "--out", "x.txt"], ArgumentError, r"must end in \.csv"),
+        (["RUN", "digits", "--which", "last"], ArgumentError, "which must be one of final, best"),
+        (["RUN", "digits", "--out", "/dev/null/x.csv"], ImaeError, "cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_line(run, digits_run, arguments, kind, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = [digits_run if each == "RUN" else each for each in arguments]
+    error = run(*given).exception
+    with pytest.raises(kind, match=message):
+        raise error
+    assert "\n" not in str(error)
+    assert list(tmp_path.iterdir()) == []

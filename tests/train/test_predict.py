@@ -1,0 +1,217 @@
+import csv
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from imae.data import load
+from imae.errors import ArgumentError, DataError, ImaeError
+from imae.models import build
+from imae.records import RunFolder
+from imae.train import Run, build_config, train
+from imae.train.predict import (
+    Predictions,
+    check_output,
+    load_network,
+    load_training,
+    predict,
+    save_predictions,
+    write_bytes,
+)
+
+
+@pytest.fixture(scope="module")
+def digits_run(tmp_path_factory):
+    return train(
+        build_config(
+            {
+                "data": {"name": "digits"},
+                "noise": "symmetric:0.2",
+                "model": {"name": "small_cnn"},
+                "train": {"steps": 3},
+                "machine": {"accelerator": "cpu", "threads": 1},
+                "out": str(tmp_path_factory.mktemp("runs") / "digits"),
+            }
+        )
+    )
+
+
+@pytest.fixture
+def table_run(tmp_path):
+    """A run on a table whose columns differ a thousandfold, so that their order matters."""
+    clean = np.arange(60) % 3
+    lines = [f"{7000 + 500 * c + i},{c / 10},{'abc'[c]}" for i, c in enumerate(clean)]
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join(["income,share,label", *lines, ""]))
+    config = {
+        "data": {"name": str(path), "hold_out": 0.2},
+        "train": {"steps": 3, "batch_size": 16},
+        "machine": {"accelerator": "cpu", "threads": 1},
+        "out": str(tmp_path / "run"),
+    }
+    return train(build_config(config))
+
+
+@pytest.fixture
+def odd():
+    """Predictions whose names need quotes."""
+    return Predictions(
+        row_ids=np.array(["a,b", 'say "x"', "two\nlines", "cr\rhere", "é"]),
+        labels=np.array([0, 1, 0, 1, 0]),
+        probabilities=np.array([[0.7, 0.3], [0.1, 0.9], [1, 0], [1e-9, 1], [2 / 3, 1 / 3]], "f4"),
+        class_names=("cat, big", "dog"),
+    )
+
+
+@pytest.mark.parametrize("which", ["final", "best"])
+def test_the_test_rows_get_the_accuracy_that_the_run_measured(digits_run, which):
+    predictions = predict(digits_run, "digits", which=which)
+    test = load("digits").test
+    assert predictions.row_ids.tolist() == test.row_ids.tolist()
+    measured = digits_run.result[which]["test_accuracy"]
+    assert (predictions.labels == test.labels).mean() == pytest.approx(measured)
+
+
+def test_what_comes_back(digits_run):
+    seen = []
+    predictions = predict(
+        digits_run.path, "digits", progress=lambda done, total: seen.append((done, total))
+    )
+    assert len(predictions) == 355
+    assert predictions.labels.dtype == np.int64
+    assert predictions.probabilities.dtype == np.float32
+    assert predictions.probabilities.shape == (355, 10)
+    np.testing.assert_allclose(predictions.probabilities.sum(1), 1, rtol=1e-5)
+    assert predictions.labels.tolist() == predictions.probabilities.argmax(1).tolist()
+    assert predictions.class_names == tuple("0123456789")
+    assert seen == [(256, 355), (355, 355)]
+
+
+def test_the_probabilities_are_those_of_the_network(digits_run, tmp_path):
+    test = load("digits").test
+    np.save(tmp_path / "new.npy", test.inputs.pixels[:7])
+    predictions = predict(digits_run, tmp_path / "new.npy")
+    with torch.no_grad():
+        logits = digits_run.load_model()(test.inputs.batch(np.arange(7), generator=None))
+    np.testing.assert_allclose(predictions.probabilities, logits.softmax(1).numpy(), rtol=1e-5)
+
+
+def test_new_rows_of_a_table_are_scaled_by_the_training_rows(table_run, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("share,row_id,income\n0.2,x,8000\n")  # another order, and other statistics
+    training = np.loadtxt(table_run.config.data.name, delimiter=",", skiprows=1, usecols=(0, 1))
+    row = (np.array([8000, 0.2]) - training.mean(0)) / training.std(0)
+    with torch.no_grad():
+        logits = table_run.load_model()(torch.tensor(row[None], dtype=torch.float32))
+    predictions = predict(table_run, new)
+    assert predictions.row_ids.tolist() == ["x"]
+    np.testing.assert_allclose(predictions.probabilities, logits.softmax(1).numpy(), rtol=1e-4)
+
+
+def test_features_of_a_frozen_network(configure, arrays, monkeypatch, tmp_path):
+    with np.load(arrays) as loaded:
+        content = dict(loaded)
+    content["x"] = np.repeat(content["x"][:, None], 3, axis=1).repeat(6, 2).repeat(6, 3)
+    np.savez(arrays, **content)
+    weights = tmp_path / "lite0.pth"
+    torch.save(build("efficientnet_lite0", num_classes=1000, seed=1).state_dict(), weights)
+    monkeypatch.setenv("IMAE_DATA", str(tmp_path))
+    monkeypatch.setattr("imae.train.prepare.pretrained_weights", lambda _: weights)
+    run = train(
+        configure(
+            data={"features": "efficientnet_lite0"}, model={"name": "mlp"}, train={"epochs": 1}
+        )
+    )
+    is_test = content["split"] == "test"
+    np.savez(tmp_path / "new.npz", images=content["x"][is_test])
+    predictions = predict(run, tmp_path / "new.npz")
+    hits = predictions.labels == content["clean_labels"][is_test]
+    assert hits.mean() == pytest.approx(run.result["final"]["test_accuracy"])
+
+
+def test_csv_is_quoted_and_keeps_every_digit(odd, tmp_path):
+    save_predictions(odd, tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["row_id", "predicted", "probability", "p(cat, big)", "p(dog)"]
+    assert [row[0] for row in rows] == odd.row_ids.tolist()
+    assert [row[1] for row in rows] == ["cat, big", "dog", "cat, big", "dog", "cat, big"]
+    numbers = np.array([row[2:] for row in rows], dtype=np.float32)
+    assert numbers[:, 0].tolist() == odd.probabilities.max(1).tolist()
+    assert numbers[:, 1:].tolist() == odd.probabilities.tolist()
+
+
+def test_parquet_holds_the_same(odd, tmp_path):
+    import pyarrow.parquet
+
+    save_predictions(odd, tmp_path / "out.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert table.column_names == ["row_id", "predicted", "probability", "p(cat, big)", "p(dog)"]
+    assert table["row_id"].to_pylist() == odd.row_ids.tolist()
+    assert table["predicted"].to_pylist() == ["cat, big", "dog", "cat, big", "dog", "cat, big"]
+    assert str(table.schema.field("p(dog)").type) == "float"
+    assert table["p(dog)"].to_numpy().tolist() == odd.probabilities[:, 1].tolist()
+
+
+def test_a_file_that_cannot_be_written(odd, tmp_path):
+    with pytest.raises(ArgumentError, match=r"must end in \.csv or \.parquet, got 'out\.txt'"):
+        save_predictions(odd, "out.txt")
+    assert check_output(tmp_path / "OUT.CSV").name == "OUT.CSV"
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(ImaeError, match=r"folder\.csv: cannot be written \(Is a directory\)"):
+        save_predictions(odd, tmp_path / "folder.csv")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ImaeError, match=r"x: cannot be written"):
+        write_bytes(tmp_path / "file" / "x", b"")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.csv"]
+
+
+def test_no_run_and_a_run_without_weights(digits_run, tmp_path):
+    with pytest.raises(DataError, match="nowhere is no run"):
+        predict(tmp_path / "nowhere", "digits")
+    started = RunFolder(tmp_path / "started")
+    started.write_config(digits_run.folder.config())
+    with pytest.raises(DataError, match="has no final weights yet; finish it with: imae train"):
+        load_network(Run(started.path), "final")
+    (started.path / "weights").mkdir()
+    for name in ("final.pt", "final.json"):
+        shutil.copy(digits_run.path / "weights" / name, started.path / "weights" / name)
+    assert not load_network(Run(started.path), "final").training
+    with pytest.raises(DataError, match="has no best weights, as no rows were held out"):
+        load_network(Run(started.path), "best")
+    with pytest.raises(ArgumentError, match="which must be one of final, best"):
+        load_network(Run(started.path), "last")
+    with pytest.raises(DataError, match=r"labels\.npz: cannot be read \(No such file"):
+        load_training(Run(started.path))
+    (started.path / "labels.npz").write_text("damaged")
+    with pytest.raises(DataError, match=r"labels\.npz: cannot be read \(it is damaged\)"):
+        load_training(Run(started.path))
+
+
+def test_training_data_that_is_gone_or_has_changed(table_run, tmp_path):
+    source = tmp_path / "people.csv"
+    kept = source.read_text()
+    new = tmp_path / "new.csv"
+    new.write_text("income,share\n7000,0.1\n")
+    assert len(predict(table_run, new)) == 1
+    source.write_text(kept.replace(",a", ",z"))
+    with pytest.raises(DataError, match="is not what this run was trained on, it has other cla"):
+        predict(table_run, new)
+    source.write_text("\n".join(kept.splitlines()[:31]))
+    with pytest.raises(DataError, match="is not what this run was trained on, it has other rows"):
+        predict(table_run, new)
+    source.unlink()
+    with pytest.raises(DataError, match=r"trained on .*people\.csv, which is needed") as caught:
+        predict(table_run, new)
+    assert "\n" not in str(caught.value)
+
+
+def test_rows_that_do_not_fit(digits_run, table_run, tmp_path):
+    np.save(tmp_path / "new.npy", np.zeros((2, 9, 9), np.uint8))
+    with pytest.raises(DataError, match=r"\(1, 9, 9\); .* trained on images of shape \(1, 8, 8\)"):
+        predict(digits_run, tmp_path / "new.npy")
+    new = tmp_path / "new.csv"
+    new.write_text("row_id,income,share\nfine,7000,0.1\nhuge,7000,2e37\n")
+    with pytest.raises(DataError, match="row 'huge' gets scores that are not finite"):
+        predict(table_run, new)
