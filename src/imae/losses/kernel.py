@@ -14,10 +14,12 @@ from torch import Tensor
 from imae.curves.base import Curve
 from imae.losses.margin import batch_weight, margin, precise, value_at_margin
 
-# Elements worked on at once: 16 MiB of float32. Smaller pieces cost more in calls than they save.
-_PIECE = 1 << 22
+# Elements worked on at once: 8 MiB of float32. Smaller pieces cost more in calls than they save.
+_PIECE = 1 << 21
 # Rows whose values are found at once: some curves need 160 numbers a row on the way.
 _VALUE_ROWS = 1 << 14
+# Sums of exponentials above this have all their digits in float32.
+_SAFE_SUM = 2.0**-80
 # exp2 runs at twice the speed of exp on CPUs whose vector library has no fast exp.
 _LOG2_E = math.log2(math.e)
 
@@ -118,12 +120,10 @@ def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor
     buffer = torch.empty_like(logits, dtype=own.dtype, memory_format=torch.contiguous_format)
     step = max(1, _PIECE * len(logits) // max(1, logits.numel()))
     if len(logits) <= step:
-        largest, sums = _exp_in_place(buffer.copy_(logits).scatter_(1, index, -math.inf))
+        largest, sums = _exp_into(buffer, logits, index)
     else:
-        pieces = zip(*(torch.split(t, step) for t in (logits, index, buffer)), strict=True)
-        parts = [
-            _exp_in_place(out.copy_(piece).scatter_(1, at, -math.inf)) for piece, at, out in pieces
-        ]
+        pieces = zip(*(torch.split(t, step) for t in (buffer, logits, index)), strict=True)
+        parts = [_exp_into(*piece) for piece in pieces]
         largest, sums = (torch.cat(part) for part in zip(*parts, strict=True))
     m = own - largest - sums.log()
     is_finite = m.device.type == "cpu" and math.isfinite(m.sum().item())
@@ -163,12 +163,20 @@ def finish_gradient(buffer: Tensor, index: Tensor, on_label: Tensor, sums: Tenso
     buffer.scatter_(1, index, on_label)
 
 
-def _exp_in_place(masked: Tensor) -> tuple[Tensor, Tensor]:
-    """Largest logit and sum of exponentials of each row, which replace the logits."""
+def _exp_into(buffer: Tensor, logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Fills the buffer; returns what was taken off the logits of each row, and the sums."""
+    if logits.device.type == "cpu" and logits.dtype == buffer.dtype:
+        # The label's own logit may be the largest: then the others lose no digit until they
+        # come near the smallest number, which is looked for. It saves a pass over the logits.
+        largest = logits.amax(1, keepdim=True)
+        torch.sub(logits, largest, out=buffer).mul_(_LOG2_E).exp2_()
+        sums = buffer.scatter_(1, index, 0).sum(1, keepdim=True)
+        if sums.amin().item() > _SAFE_SUM:  # not so with NaN or infinity either
+            return largest, sums
+    masked = buffer.copy_(logits).scatter_(1, index, -math.inf)
     # With no finite logit among the others the largest is -inf, and -inf - -inf is NaN.
     largest = masked.amax(1, keepdim=True).clamp_(min=torch.finfo(masked.dtype).min)
-    sums = masked.sub_(largest).mul_(_LOG2_E).exp2_().sum(1, keepdim=True)
-    return largest, sums
+    return largest, masked.sub_(largest).mul_(_LOG2_E).exp2_().sum(1, keepdim=True)
 
 
 def _value(m: Tensor, curve: Curve) -> Tensor:

@@ -22,8 +22,8 @@ from imae.losses.labels import (
 )
 from imae.losses.margin import batch_weight
 
-# Logits that exist at one time: 8 MiB of float32. Fewer make the matrix products inefficient.
-_PIECE = 1 << 21
+# Logits that exist at one time: 16 MiB of float32. Fewer make the matrix products inefficient.
+_PIECE = 1 << 22
 
 
 def linear_curve_loss(
