@@ -34,4 +34,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) site figures .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) site demo .mypy_cache .pytest_cache .ruff_cache
