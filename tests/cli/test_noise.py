@@ -1,28 +1,15 @@
 import numpy as np
 import pytest
-import torch
 import typer
 from typer.testing import CliRunner
 
-from imae.cli.noise import corrupt_split, register
-from imae.data.split import Split
-from imae.data.table import Table
+from imae.cli.noise import register
 from imae.errors import ArgumentError
-from imae.noise import NoiseSpec, instance_dependent, pairs, read_manifest, symmetric
+from imae.noise import read_manifest
 
 ROWS = 3000
 LABELS = np.arange(ROWS) % 3
 FEATURES = np.arange(ROWS * 4, dtype=np.float32).reshape(ROWS, 4) % 7 - 3
-
-
-@pytest.fixture
-def split():
-    return Split(
-        inputs=Table(FEATURES),
-        labels=LABELS,
-        row_ids=np.array([f"photo {row}.png" for row in range(ROWS)]),
-        class_names=("cat", "dog", "fox"),
-    )
 
 
 @pytest.fixture
@@ -42,40 +29,6 @@ def arrays(tmp_path):
     path = tmp_path / "arrays.npz"
     np.savez(path, x=FEATURES, y=LABELS)
     return path
-
-
-def test_the_labels_are_those_of_the_library(split):
-    noisy = corrupt_split(split, NoiseSpec("symmetric", 0.4), seed=1)
-    expected = symmetric(LABELS, rate=0.4, num_classes=3, seed=1)
-    assert np.array_equal(noisy.labels, expected.labels)
-
-
-def test_a_map_by_name_and_number(split):
-    noisy = corrupt_split(split, NoiseSpec("pairs", 0.4), seed=1, mapping="cat:dog,2:0", exact=True)
-    mapping = {0: 1, 2: 0}
-    expected = pairs(LABELS, rate=0.4, mapping=mapping, num_classes=3, seed=1, exact=True)
-    assert np.array_equal(noisy.labels, expected.labels)
-
-
-def test_inputs_of_several_batches_are_features(split):
-    noisy = corrupt_split(split, NoiseSpec("instance_dependent", 0.4), seed=1)
-    expected = instance_dependent(LABELS, features=FEATURES, rate=0.4, num_classes=3, seed=1)
-    assert np.array_equal(noisy.labels, expected.labels)
-
-
-@pytest.mark.parametrize(
-    ("spec", "options", "message"),
-    [
-        (NoiseSpec("pairs", 0.4), {}, "needs --map FROM:TO"),
-        (NoiseSpec("symmetric", 0.4), {"mapping": "cat:dog"}, "takes no --map; leave it out"),
-        (NoiseSpec("instance_dependent", 0.4), {"exact": True}, "takes no --exact; leave it out"),
-        (NoiseSpec("pairs", 0.4), {"mapping": "cat:wolf"}, "'wolf'"),
-        (NoiseSpec("cifar10_asymmetric", 0.4), {}, "is for 10 classes"),
-    ],
-)
-def test_what_does_not_fit_is_refused(split, spec, options, message):
-    with pytest.raises(ArgumentError, match=message):
-        corrupt_split(split, spec, seed=1, **options)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +69,7 @@ def test_the_command_is_the_same_twice(run, arrays, tmp_path):
         (["--rate", "-0.1"], r"rate must be in \[0, 1\), got -0.1"),
         (["--rate", "0.4", "--kind", "symetric"], "did you mean symmetric"),
         (["--rate", "0.4", "--seed", "-1"], "seed must be at least 0"),
-        (["--rate", "0.4", "--kind", "pairs"], "needs --map FROM:TO"),
+        (["--rate", "0.4", "--kind", "pairs"], "needs a map FROM:TO"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(run, arrays, tmp_path, options, message):
@@ -127,10 +80,3 @@ def test_mistakes_are_one_line_and_write_nothing(run, arrays, tmp_path, options,
         raise error
     assert "\n" not in str(error)
     assert not out.exists()
-
-
-def test_the_global_generators_are_left_alone(split):
-    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
-    corrupt_split(split, NoiseSpec("instance_dependent", 0.4), seed=1)
-    assert torch.equal(torch.get_rng_state(), torch_state)
-    assert np.array_equal(np.random.get_state()[1], numpy_state)

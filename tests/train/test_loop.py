@@ -1,12 +1,17 @@
+import functools
+
 import numpy as np
 import pytest
 import torch
 
 from imae.data import Batch
+from imae.losses import label_smoothing_loss
+from imae.methods import METHODS, LossMethod, Restart
 from imae.train import train
 from imae.train.display import QuietDisplay
-from imae.train.loop import train_step
-from imae.train.setup import build_fabric, setup
+from imae.train.loop import fit, train_step
+from imae.train.schedule import cosine
+from imae.train.setup import build_fabric, build_network, setup
 from imae.train.signals import StopRequest
 
 
@@ -117,3 +122,44 @@ def test_dropout_of_a_network_of_ones_own_is_reproducible(configure, tmp_path, m
     assert (
         runs[0].folder.dynamics(2).margin.tobytes() == runs[1].folder.dynamics(2).margin.tobytes()
     )
+
+
+class _TwoStages(LossMethod):
+    """Cross entropy that is trained anew at the second epoch."""
+
+    def restart(self):
+        return Restart(1, is_rate_constant=self.is_rate_constant)
+
+
+@pytest.mark.parametrize("is_rate_constant", [True, False])
+def test_a_second_stage_begins_as_a_run_does(configure, monkeypatch, is_rate_constant):
+    monkeypatch.setattr(_TwoStages, "is_rate_constant", is_rate_constant, raising=False)
+    monkeypatch.setattr(
+        METHODS, "build", lambda *_, **__: _TwoStages(functools.partial(label_smoothing_loss))
+    )
+    state = started(configure, train={"epochs": 3, "average": 0.5}, schedule={"name": "cosine"})
+    first = [each.detach().clone() for each in state.network.parameters()]
+    rates, starts = [], []
+
+    class Journal:
+        def advanced(self, state):
+            rates.append(state.optimizer.param_groups[0]["lr"])
+
+        def unheard(self, *_): ...
+
+        dynamics = evaluation = checkpoint = growth = unheard
+
+    def start_epoch(_):
+        starts.append(next(state.learner.parameters()).detach().clone())
+
+    monkeypatch.setattr(state.method, "start_epoch", start_epoch)
+    fit(state, Journal())
+    assert rates[5] == 0.05
+    assert rates[5:] == [pytest.approx(0.05 * cosine(step / 10, 1, 0)) for step in range(10)]
+    if is_rate_constant:
+        assert rates[:5] == [0.05] * 5
+    else:
+        assert rates[:5] == [pytest.approx(0.05 * cosine(step / 5, 1, 0)) for step in range(5)]
+    anew = build_network(state.config, state.prepared, seed=state.config.seed + 1)
+    assert torch.equal(starts[0], first[0])
+    assert torch.equal(starts[1], next(anew.parameters()))

@@ -48,7 +48,7 @@ def test_noise_by_map_and_by_features(configure):
     mapped = prepare(configure(noise="pairs:0.5", noise_map="0:1", noise_exact=True))
     assert mapped.is_flipped.any()
     assert prepare(configure(noise="instance_dependent:0.3")).is_flipped.any()
-    with pytest.raises(ArgumentError, match="needs mapping"):
+    with pytest.raises(ArgumentError, match="needs a map"):
         prepare(configure(noise="pairs:0.5"))
 
 
@@ -85,3 +85,52 @@ def test_features_replace_the_images(configure, arrays, monkeypatch, tmp_path):
     assert prepared.train.inputs.shape == (1280,)
     assert prepared.test.inputs.shape == (1280,)
     assert list((tmp_path / "features").glob("features-*.npz"))
+
+
+def test_a_sample_has_its_number_of_rows_and_every_label(configure):
+    prepared = prepare(configure(data={"rows": 30, "hold_out": 0.0}))
+    whole = prepare(configure(data={"hold_out": 0.0}))
+    assert len(prepared.train) == 30
+    assert set(prepared.train.row_ids) < set(whole.train.row_ids)
+    share = np.bincount(prepared.train.labels) - 30 / 72 * np.bincount(whole.train.labels)
+    assert np.abs(share).max() < 1
+    with pytest.raises(ArgumentError, match=r"data.rows: 72 of 72 training rows"):
+        prepare(configure(data={"rows": 72}))
+
+
+def test_trusted_rows_have_true_labels_and_are_not_trained_on(configure):
+    prepared = prepare(configure(noise="symmetric:0.5", data={"trusted": 20}))
+    trusted = prepared.trusted
+    assert len(trusted) == 20
+    assert np.array_equal(trusted.labels, trusted.clean_labels)
+    others = set(prepared.train.row_ids) | set(prepared.validation.row_ids)
+    assert not others & set(trusted.row_ids)
+    assert len(others) == 52
+    assert prepare(configure()).trusted is None
+    with pytest.raises(ArgumentError, match="leave none to train on"):
+        prepare(configure(data={"trusted": 72}))
+    with pytest.raises(ArgumentError, match="brings no validation part"):
+        prepare(configure(data={"trusted": "validation"}))
+
+
+def test_a_validation_part_can_be_trusted(configure, arrays):
+    with np.load(arrays) as loaded:
+        content = dict(loaded)
+    del content["clean_labels"]
+    content["split"] = np.where(content["split"] == "test", "validation", "train")
+    np.savez(arrays, **content)
+    prepared = prepare(configure(data={"trusted": "validation"}))
+    assert len(prepared.trusted) == 18
+    assert not set(prepared.trusted.row_ids) & set(prepared.validation.row_ids)
+    with pytest.raises(ArgumentError, match="true labels of these rows are not known"):
+        prepare(configure(data={"trusted": 5}))
+
+
+def test_the_transition_is_that_of_the_noise_or_counted(configure):
+    noisy = prepare(configure(noise="symmetric:0.5", data={"hold_out": 0.0}))
+    np.testing.assert_allclose(noisy.transition, np.full((3, 3), 0.25) + 0.25 * np.eye(3))
+    plain = prepare(configure(data={"hold_out": 0.0})).train
+    counted = prepare(configure()).transition
+    for row in range(3):
+        of_class = plain.labels[plain.clean_labels == row]
+        np.testing.assert_allclose(counted[row], np.bincount(of_class, minlength=3) / len(of_class))

@@ -8,7 +8,9 @@ from imae.data.split import Split
 from imae.errors import ArgumentError
 
 
-def hold_out(split: Split, fraction: float, seed: int) -> tuple[Split, Split]:
+def hold_out(
+    split: Split, fraction: float, seed: int, *, purpose: str = "hold out"
+) -> tuple[Split, Split]:
     """The split in two: what stays and what is held out, with the same share of every given label.
 
     Each class gives its share rounded down; the rows still missing to ``fraction`` of all come
@@ -18,6 +20,7 @@ def hold_out(split: Split, fraction: float, seed: int) -> tuple[Split, Split]:
         split: Rows to divide.
         fraction: Share of the rows to hold out, in (0, 1).
         seed: Seed of the choice.
+        purpose: What the rows are for; each purpose has a choice of its own under a seed.
 
     Raises:
         ArgumentError: If the fraction is outside (0, 1), or leaves either part without a row.
@@ -39,7 +42,7 @@ def hold_out(split: Split, fraction: float, seed: int) -> tuple[Split, Split]:
     counts = np.floor(exact).astype(np.int64)
     most_lost = np.argsort(counts - exact, kind="stable")
     counts[most_lost[: wanted - counts.sum()]] += 1
-    generator = numpy_generator(seed, "hold out")
+    generator = numpy_generator(seed, purpose)
     is_held = np.zeros(len(split), dtype=bool)
     for label, count in enumerate(counts):
         is_held[generator.permutation(np.flatnonzero(split.labels == label))[:count]] = True

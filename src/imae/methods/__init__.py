@@ -5,4 +5,6 @@ from imae.methods.curve_method import CurveMethod as CurveMethod
 from imae.methods.loss_method import LossMethod as LossMethod
 from imae.methods.method import Facts as Facts
 from imae.methods.method import Method as Method
+from imae.methods.method import Restart as Restart
 from imae.methods.method import Rows as Rows
+from imae.methods.method import TrustedRows as TrustedRows

@@ -30,6 +30,34 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
+class Restart:
+    """A run in two stages: from an epoch on the networks are trained anew.
+
+    Args:
+        epoch: First epoch of the second stage, counted from 0; the networks get new start
+            weights, the optimiser forgets, and the schedule of the learning rate begins again.
+        is_rate_constant: Whether the first stage keeps the learning rate it starts with; else it
+            goes through the whole schedule, as the second does.
+    """
+
+    epoch: int
+    is_rate_constant: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class TrustedRows:
+    """Rows whose labels are known to be right, for methods that learn from some.
+
+    Args:
+        inputs: What the network sees of them, without augmentation, shape (M, ...).
+        labels: Their true labels, shape (M,).
+    """
+
+    inputs: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Facts:
     """What a method is told of the run before its first step.
 
@@ -41,7 +69,13 @@ class Facts:
         networks: The networks, as they are being trained.
         predict: Logits of all training rows, shape (N, C), by the network as it is now; one
             pass over the data for each call, in evaluation mode. All ranks must call it.
+        features: Input of the last layer for some training rows, shape (M, E), given their
+            positions (M,), by the network as it is now, in evaluation mode; the same on all ranks.
         total: Sum of a tensor over all ranks; the tensor itself if there is one.
+        gather: Rows of all ranks one after another, shape (B1 + B2 + ..., ...), the same on all
+            ranks.
+        transition: Chance of each given label, by true label, shape (C, C), where it is known.
+        trusted: Rows with labels known to be right, if the run has them.
     """
 
     labels: Tensor
@@ -50,7 +84,11 @@ class Facts:
     seed: int
     networks: tuple[nn.Module, ...] = ()
     predict: Callable[[], Tensor] | None = field(default=None, repr=False)
+    features: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     total: Callable[[Tensor], Tensor] = field(default=lambda tensor: tensor, repr=False)
+    gather: Callable[[Tensor], Tensor] = field(default=lambda tensor: tensor, repr=False)
+    transition: Tensor | None = None
+    trusted: TrustedRows | None = None
 
 
 class Method(nn.Module, ABC):
@@ -61,10 +99,12 @@ class Method(nn.Module, ABC):
     with the network), buffers, or ``get_extra_state``, and is saved with every checkpoint; a
     resumed run calls ``start`` again before it is restored.
 
-    A leaf class may set ``needs_features``, and ``num_networks`` for more than one network.
+    A leaf class may set ``needs_features``, ``needs_trusted``, and ``num_networks`` for more than
+    one network.
     """
 
     needs_features: ClassVar[bool] = False
+    needs_trusted: ClassVar[bool] = False
     num_networks: ClassVar[int] = 1
 
     @abstractmethod
@@ -74,6 +114,10 @@ class Method(nn.Module, ABC):
     def start(self, facts: Facts) -> None:
         """Gets ready for a run: here a memory takes its size."""
         self.facts = facts
+
+    def restart(self) -> Restart | None:
+        """When the networks are to be trained anew, if ever; asked once, after ``start``."""
+        return None
 
     def start_epoch(self, epoch: int) -> None:
         """Enters an epoch, from 0; on resume also in its middle, so it must not count calls."""

@@ -24,6 +24,14 @@ class DataConfig(_Section):
     options: dict[str, Any] = Field(
         default_factory=dict, description="Further options of the data set or the layout."
     )
+    rows: Positive | None = Field(
+        None, description="Train on a sample of so many rows, with the same share of each label."
+    )
+    trusted: Positive | Literal["validation"] | None = Field(
+        None,
+        description="Rows with labels known to be right, for methods that ask for them: a number "
+        "of training rows, where the truth is known, or `validation` for that part of the data.",
+    )
     hold_out: float = Field(
         0.1, ge=0, lt=1, description="Part of the given labels held out to choose by; 0 for none."
     )

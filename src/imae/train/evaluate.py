@@ -88,9 +88,28 @@ def predict_logits(
 ) -> Tensor:
     """Logits of every row of a split, shape (N, C), on the CPU; all ranks must call it."""
     ranks.take_over_buffers(network)
-    return _over_rows(
-        network, split, lambda logits: logits.float(), ranks=ranks, fabric=fabric, config=config
-    )
+    return _over_rows(network, split, Tensor.float, ranks=ranks, fabric=fabric, config=config)
+
+
+def predict_features(
+    network: Network, split: Split, *, ranks: Ranks, fabric: "Fabric", config: Config
+) -> Tensor:
+    """Input of the last layer for every row of a split, shape (N, E); all ranks must call it."""
+    ranks.take_over_buffers(network)
+    features = _Features(network)
+    return _over_rows(features, split, Tensor.float, ranks=ranks, fabric=fabric, config=config)
+
+
+class _Features(nn.Module):
+    """A network without its last layer."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+        self.training = network.training
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.network.features(inputs)
 
 
 @torch.no_grad()
@@ -106,24 +125,25 @@ def _over_rows(
     """What ``output`` makes of the logits of every row; each rank does its share of them."""
     rows = np.arange(ranks.rank, len(split), ranks.number)
     parts = []
-    if len(rows) > 0:
-        share = split if ranks.number == 1 else split.take(rows)
-        batches = Batches(
-            share,
-            config.train.evaluate_batch_size,
-            seed=0,
-            shuffle=False,
-            augment=False,
-            workers=config.data.workers,
-        )
-        with _evaluating(network), fabric.autocast():
-            for batch in batches.epoch(0):
-                parts.append(output(network(fabric.to_device(batch.inputs))))
+    share = split if ranks.number == 1 else split.take(rows if len(rows) > 0 else np.array([0]))
+    batches = Batches(
+        share,
+        config.train.evaluate_batch_size,
+        seed=0,
+        shuffle=False,
+        augment=False,
+        workers=config.data.workers,
+    )
+    with _evaluating(network), fabric.autocast():
+        for batch in batches.epoch(0):
+            parts.append(output(network(fabric.to_device(batch.inputs))))
     if ranks.number == 1:
         return torch.cat(parts).cpu()
-    found = torch.cat(parts) if parts else output(torch.zeros(0, split.num_classes))
+    # Rank r has every number-th row from r on; a rank without a row has one to show the shape.
+    found = torch.cat(parts)
     whole = found.new_zeros(len(split), *found.shape[1:])
-    whole[torch.from_numpy(rows).to(whole.device)] = found
+    if ranks.rank < len(split):
+        whole[torch.from_numpy(rows).to(whole.device)] = found
     return ranks.total(whole).cpu()
 
 

@@ -10,11 +10,13 @@ from imae.data import ArrayImages, Data, ImageFiles, Split, extract_features, ho
 from imae.data.fitted import fit_preparation
 from imae.data.sources.root import data_root
 from imae.errors import ArgumentError
+from imae.methods.catalog import METHODS
 from imae.models import PUBLISHED_INPUTS, build, load_weights, pretrained_weights
-from imae.noise import KINDS, apply, parse, parse_mapping
+from imae.noise import NoisyLabels, parse
 from imae.train.config import Config, DataConfig
+from imae.train.corrupt import corrupt_split
 
-_ROWS_AT_ONCE = 256
+_TRUSTED_PER_CLASS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +27,15 @@ class Prepared:
         train: Rows to train on, under their given labels.
         validation: Rows held out under their given labels, if any.
         test: Rows to report on, if the data has them.
+        trusted: Rows with labels known to be right, for methods that learn from some.
+        transition: Chance of each given label, by true label, shape (C, C), where it is known.
     """
 
     train: Split
     validation: Split | None
     test: Split | None
+    trusted: Split | None = None
+    transition: NDArray[np.float64] | None = None
 
     @property
     def is_flipped(self) -> NDArray[np.bool_] | None:
@@ -55,34 +61,85 @@ def prepare(config: Config) -> Prepared:
     if settings.features is not None:
         data = _as_features(data, settings)
     train, validation = data.train, data.validation
+    if settings.rows is not None:
+        train = _sampled(train, settings.rows, config.seed)
+    train, validation, trusted = _set_trusted_aside(train, validation, config)
+    transition = _counted_transition(train)
     if config.noise is not None:
-        train = _corrupt(train, config, config.seed)
-        validation = validation and _corrupt(validation, config, config.seed + 1)
+        corrupt = _noise(config)
+        noisy = corrupt(train, config.seed)
+        train, transition = train.relabel(noisy.labels), noisy.transition
+        if validation is not None:
+            validation = validation.relabel(corrupt(validation, config.seed + 1).labels)
     if validation is None and settings.hold_out > 0:
         train, validation = hold_out(train, settings.hold_out, config.seed)
-    return Prepared(train, validation, data.test)
+    return Prepared(train, validation, data.test, trusted, transition)
 
 
-def _corrupt(split: Split, config: Config, seed: int) -> Split:
+def _sampled(train: Split, rows: int, seed: int) -> Split:
+    if rows >= len(train):
+        raise ArgumentError(f"data.rows: {rows} of {len(train)} training rows; leave it out")
+    return hold_out(train, rows / len(train), seed, purpose="rows")[1]
+
+
+def _is_truth_known(train: Split, config: Config) -> bool:
+    return train.clean_labels is not None or config.noise is not None
+
+
+def _set_trusted_aside(
+    train: Split, validation: Split | None, config: Config
+) -> tuple[Split, Split | None, Split | None]:
+    """Training rows, validation rows, and the rows with labels known to be right."""
+    wanted = config.data.trusted
+    if (
+        wanted is None
+        and METHODS.build(config.method.name, **config.method.arguments).needs_trusted
+    ):
+        wanted = _TRUSTED_PER_CLASS * train.num_classes
+        if not _is_truth_known(train, config):
+            raise ArgumentError(
+                f"{config.method.name} learns from rows with labels known to be right: give the "
+                "data a validation part with such labels and set data.trusted=validation"
+            )
+    if wanted is None:
+        return train, validation, None
+    if wanted == "validation":
+        if validation is None:
+            raise ArgumentError("data.trusted: the data brings no validation part")
+        return train, None, _under_true_labels(validation)
+    assert isinstance(wanted, int)
+    if not _is_truth_known(train, config):
+        raise ArgumentError(
+            "data.trusted: the true labels of these rows are not known; give the data a "
+            "validation part with labels that are right and set data.trusted=validation"
+        )
+    if wanted >= len(train):
+        raise ArgumentError(f"data.trusted: {wanted} rows of {len(train)} leave none to train on")
+    train, trusted = hold_out(train, wanted / len(train), config.seed, purpose="trusted")
+    return train, validation, _under_true_labels(trusted)
+
+
+def _under_true_labels(split: Split) -> Split:
+    return split if split.clean_labels is None else replace(split, labels=split.clean_labels)
+
+
+def _noise(config: Config) -> Callable[[Split, int], NoisyLabels]:
     assert config.noise is not None
     spec = parse(config.noise)
-    mapping = config.noise_map
-    noisy = apply(
-        spec,
-        split.labels,
-        num_classes=split.num_classes,
-        seed=seed,
-        exact=config.noise_exact,
-        mapping=None if mapping is None else parse_mapping(mapping, split.class_names),
-        features=_flat_inputs(split) if "features" in KINDS.find(spec.kind).defaults else None,
+    return lambda split, seed: corrupt_split(
+        split, spec, seed=seed, mapping=config.noise_map, exact=config.noise_exact
     )
-    return split.relabel(noisy.labels)
 
 
-def _flat_inputs(split: Split) -> NDArray[np.float32]:
-    chunks = np.array_split(np.arange(len(split)), range(_ROWS_AT_ONCE, len(split), _ROWS_AT_ONCE))
-    parts = [split.inputs.batch(rows, generator=None).flatten(1).numpy() for rows in chunks]
-    return np.concatenate(parts)
+def _counted_transition(train: Split) -> NDArray[np.float64] | None:
+    """How often each class has each given label, where the truth is known."""
+    if train.clean_labels is None:
+        return None
+    counts = np.zeros((train.num_classes, train.num_classes))
+    np.add.at(counts, (train.clean_labels, train.labels), 1)
+    counts += np.eye(train.num_classes) * (counts.sum(1) == 0)  # a class without a row
+    transition: NDArray[np.float64] = counts / counts.sum(1, keepdims=True)
+    return transition
 
 
 def _as_features(data: Data, settings: DataConfig) -> Data:

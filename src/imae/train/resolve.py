@@ -37,6 +37,7 @@ def resolved(config: Config, prepared: Prepared) -> Config:
         "method": config.method.model_copy(
             update={"arguments": _method_arguments(config, prepared.train.num_classes)}
         ),
+        "data": config.data.model_copy(update={"trusted": _trusted(config, prepared)}),
         "machine": config.machine.model_copy(
             update={"threads": config.machine.threads or torch.get_num_threads()}
         ),
@@ -63,3 +64,9 @@ def _method_arguments(config: Config, num_classes: int) -> dict[str, Any]:
     if "num_classes" in METHODS.find(config.method.name).defaults:
         arguments.setdefault("num_classes", num_classes)
     return arguments
+
+
+def _trusted(config: Config, prepared: Prepared) -> int | str | None:
+    if config.data.trusted is not None or prepared.trusted is None:
+        return config.data.trusted
+    return len(prepared.trusted)

@@ -4,20 +4,22 @@ import inspect
 import logging
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from imae._extras import import_extra
-from imae.data import Batches
+from imae.data import Batches, Split
 from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
-from imae.methods.method import Facts
+from imae.methods.method import Facts, TrustedRows
 from imae.models import Network, build, input_options, load_weights
 from imae.train.average import Average
 from imae.train.config import Config, MachineConfig
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics
-from imae.train.evaluate import predict_logits
+from imae.train.evaluate import predict_features, predict_logits
 from imae.train.learner import Learner
 from imae.train.optimizer import build_optimizer
 from imae.train.prepare import Prepared, prepare
@@ -104,7 +106,19 @@ def setup(config: Config, fabric: "Fabric", display: Display) -> State:
         average=None if train.average is None else Average(learner.network, train.average),
         total_steps=total_steps,
         loss=torch.zeros(2, dtype=torch.float64, device=fabric.device),
+        restart=method.restart(),
     )
+
+
+def train_anew(state: State) -> None:
+    """Gives the networks new start weights, and lets the optimiser and the average forget."""
+    config, networks = state.config, state.learner.networks
+    anew = _networks(config, state.prepared, len(networks), Display(), first_seed=len(networks))
+    for network, start in zip(networks, anew, strict=True):
+        network.load_state_dict(start.state_dict())
+    state.optimizer.state.clear()
+    if config.train.average is not None:
+        state.average = Average(state.learner.network, config.train.average)
 
 
 def _without_buffer_sync() -> dict[str, bool]:
@@ -123,10 +137,10 @@ def build_network(config: Config, prepared: Prepared, *, seed: int) -> Network:
 
 
 def _networks(
-    config: Config, prepared: Prepared, number: int, display: Display
+    config: Config, prepared: Prepared, number: int, display: Display, *, first_seed: int = 0
 ) -> tuple[Network, ...]:
     networks = []
-    for index in range(number):
+    for index in range(first_seed, first_seed + number):
         network = build_network(config, prepared, seed=config.seed + index)
         if config.model.init is not None:
             display.say(str(load_weights(network, config.model.init)))
@@ -144,6 +158,21 @@ def _start_method(
     fabric: "Fabric",
     num_epochs: int,
 ) -> None:
+    def predict() -> Tensor:
+        return predict_logits(
+            learner.network, prepared.train, ranks=ranks, fabric=fabric, config=config
+        )
+
+    def features(rows: Tensor) -> Tensor:
+        return predict_features(
+            learner.network,
+            prepared.train.take(rows.cpu().numpy()),
+            ranks=ranks,
+            fabric=fabric,
+            config=config,
+        )
+
+    transition = prepared.transition
     learner.method.start(
         Facts(
             labels=torch.from_numpy(prepared.train.labels).to(fabric.device),
@@ -151,9 +180,18 @@ def _start_method(
             num_epochs=num_epochs,
             seed=config.seed,
             networks=tuple(learner.networks),
-            predict=lambda: predict_logits(
-                learner.network, prepared.train, ranks=ranks, fabric=fabric, config=config
-            ),
+            predict=predict,
+            features=features,
             total=ranks.total,
+            gather=ranks.gather,
+            transition=None if transition is None else torch.from_numpy(transition),
+            trusted=_trusted_rows(prepared.trusted, fabric.device),
         )
     )
+
+
+def _trusted_rows(split: Split | None, device: torch.device) -> TrustedRows | None:
+    if split is None:
+        return None
+    inputs = split.inputs.batch(np.arange(len(split)), generator=None)
+    return TrustedRows(inputs.to(device), torch.from_numpy(split.labels).to(device))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from imae.data import Batches
-from imae.methods.method import Method
+from imae.methods.method import Method, Restart
 from imae.models.network import Network
 from imae.train.average import Average
 from imae.train.config import Config
@@ -41,6 +41,18 @@ class Ranks:
         assert isinstance(summed, Tensor)
         return summed
 
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Rows of all ranks one after another; all must call it, each with rows of its own."""
+        if self.number == 1:
+            return tensor
+        sizes = torch.zeros(self.number, dtype=torch.int64, device=tensor.device)
+        sizes[self.rank] = len(tensor)
+        sizes = self.total(sizes)
+        before = int(sizes[: self.rank].sum())
+        whole = tensor.new_zeros(int(sizes.sum()), *tensor.shape[1:])
+        whole[before : before + len(tensor)] = tensor.detach()
+        return self.total(whole)
+
     def take_over_buffers(self, network: nn.Module) -> None:
         """Gives all ranks the buffers of the first: each has statistics of its own share."""
         if self.number > 1:
@@ -66,6 +78,7 @@ class State:
         watch: Looks out for numbers that go wrong.
         average: Moving average of the weights, if there is one.
         total_steps: Steps of the whole run.
+        restart: When the networks are to be trained anew, if ever.
         step: Steps that are done.
         loss: Summed loss and weight of the rows since the last evaluation, on this rank.
         seconds: Time that earlier pieces of this run took.
@@ -87,6 +100,7 @@ class State:
     average: Average | None
     total_steps: int
     loss: Tensor
+    restart: Restart | None = None
     step: int = 0
     seconds: float = 0.0
     step_seconds: float = 0.0
