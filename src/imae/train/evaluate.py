@@ -28,7 +28,8 @@ def evaluate(state: State) -> Measures:
         ``test_accuracy``, ``validation_accuracy`` (on held-out given labels), ``noisy_accuracy``
         (wrong labels predicted as given), ``clean_accuracy`` (right labels predicted),
         ``corrected_accuracy`` (rows with wrong labels predicted as what they are) and
-        ``hybrid_accuracy`` (test rows and rows with right labels together); None where unknown.
+        ``hybrid_accuracy`` (test rows and all training rows predicted as what they are); None
+        where unknown.
     """
     prepared = state.prepared
     state.ranks.take_over_buffers(state.learner.networks)
@@ -70,7 +71,9 @@ def measures(
         noisy = (train == split.labels)[is_flipped]
         clean = (train == split.labels)[~is_flipped]
         corrected = (train == split.clean_labels)[is_flipped]
-    hybrid = None if clean is None or test_hits is None else np.concatenate([test_hits, clean])
+    hybrid = None
+    if train is not None and test_hits is not None:
+        hybrid = np.concatenate([test_hits, train == prepared.train.clean_labels])
     held = prepared.validation
     held_hits = None if held is None or validation is None else validation == held.labels
     return {
