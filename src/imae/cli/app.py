@@ -54,6 +54,7 @@ def _build() -> "typer.Typer":
         noise,
         predict,
         report,
+        reproduce,
         train,
     )
 
@@ -77,6 +78,7 @@ def _build() -> "typer.Typer":
         train,
         compare,
         report,
+        reproduce,
         predict,
         export,
         curves,

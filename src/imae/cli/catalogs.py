@@ -9,7 +9,7 @@ from rich.table import Table
 from imae._checks import check_choice
 from imae._registry import Catalog
 
-_KINDS = ("losses", "methods", "noise", "models", "data")
+_KINDS = ("losses", "methods", "noise", "models", "data", "recipes")
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 def list_entries(
     kind: str = typer.Argument(..., help=f"What to list: {', '.join(_KINDS)}."),
 ) -> None:
-    """Lists the losses, kinds of noise, networks or data sets that can be asked for by name."""
+    """Lists what can be asked for by name: losses, methods, noise, networks, data, recipes."""
     check_choice("what to list", kind, _KINDS)
     console = Console()
     columns = ["name", "what it is", "parameters", "reference"]
@@ -52,6 +52,10 @@ def _catalog(kind: str) -> Catalog[Any]:
         from imae.models import MODELS
 
         return MODELS
+    if kind == "recipes":
+        from imae.recipes import RECIPES
+
+        return RECIPES
     from imae.data.sources import SOURCES
 
     return SOURCES

@@ -11,8 +11,8 @@ from imae._checks import check_integer
 from imae._files import whole_file
 from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
-from imae.records import RunFolder
-from imae.train import Config, Run, build_config, resume, train, with_settings
+from imae.recipes.job import train_or_resume
+from imae.train import Config, Run, build_config, with_settings
 
 _SETTINGS_FILE = "compare.json"
 
@@ -82,7 +82,7 @@ def compare(
         if show:
             name = Path(str(config.out)).name
             print(f"{number} of {len(configs)}: {name}", flush=True)
-        runs.append(_run(config, show=show))
+        runs.append(train_or_resume(config, show=show))
     return runs
 
 
@@ -111,10 +111,3 @@ def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
         )
     with whole_file(path) as file:
         file.write(content.encode())
-
-
-def _run(config: Config, *, show: bool) -> Run:
-    assert config.out is not None
-    if RunFolder(config.out).exists():
-        return resume(config.out, show=show)
-    return train(config, show=show)

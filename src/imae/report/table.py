@@ -112,7 +112,9 @@ def table(runs: Sequence[RunRecord]) -> Table:
             finished = [run for run in alike if run.result is not None]
             time = _time(finished)
             values = {
-                measure.name: _summary(run.measure(measure.moment, measure.key) for run in finished)
+                measure.name: summarise(
+                    run.measure(measure.moment, measure.key) for run in finished
+                )
                 for measure in MEASURES
             }
             rows.append(
@@ -144,10 +146,11 @@ def _ratio(time: Summary | None, baseline: Summary | None) -> float | None:
 
 
 def _time(runs: Sequence[RunRecord]) -> Summary | None:
-    return _summary((run.result or {}).get("seconds_per_step") for run in runs)
+    return summarise((run.result or {}).get("seconds_per_step") for run in runs)
 
 
-def _summary(numbers: Iterable[float | None]) -> Summary | None:
+def summarise(numbers: Iterable[float | None]) -> Summary | None:
+    """Mean and deviation of the numbers that are known; None if none is."""
     known = [number for number in numbers if number is not None]
     if not known:
         return None

@@ -1,0 +1,86 @@
+"""The paper's cells made smaller: what a laptop finishes, and what a test finishes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from imae._checks import check_choice
+from imae.noise.spec import parse
+from imae.recipes.recipe import Cell, Settings, Variant, merged
+
+BUDGETS: Mapping[str, str] = {
+    "tiny": "a few cells on 300 digits for 2 epochs: shows that the recipe runs, and nothing else",
+    "short": "a sample of the rows, few epochs: what two processor cores finish",
+    "paper": "the settings of the paper",
+}
+
+_TINY: Settings = {
+    "noise_map": None,
+    "data": {"name": "digits", "rows": 300, "augment": False, "hold_out": 0.1},
+    "model": {"name": "mlp"},
+    "train": {
+        "epochs": 2,
+        "steps": None,
+        "batch_size": 32,
+        "evaluate_every": None,
+        "checkpoint_every": None,
+    },
+    "schedule": {"name": "constant"},
+}
+_REPLACED = ("data", "model", "schedule")
+_TINY_CELLS = 4
+_TINY_MAP = "1:7,7:1"
+
+
+def budgeted(
+    budget: str,
+    cells: Sequence[Cell],
+    *,
+    short: Settings,
+    rates: Sequence[float] = (),
+) -> tuple[Cell, ...]:
+    """The cells of a recipe, written at the paper's budget, at another.
+
+    Args:
+        budget: A name of ``BUDGETS``.
+        cells: The cells at the paper's budget.
+        short: What is laid over each for ``short``.
+        rates: Learning rates that ``short`` tries for each cell, the same for all; none to keep
+            what the cell has.
+
+    Raises:
+        ArgumentError: If there is no such budget.
+    """
+    check_choice("budget", budget, tuple(BUDGETS))
+    if budget == "paper":
+        return tuple(cells)
+    if budget == "short":
+        variants = tuple(Variant(f"lr={rate:g}", {"optimizer": {"lr": rate}}) for rate in rates)
+        return tuple(
+            replace(
+                cell,
+                settings=merged(cell.settings, short),
+                variants=variants or cell.variants,
+            )
+            for cell in cells
+        )
+    return tuple(_tiny(cell) for cell in _few(cells))
+
+
+def _few(cells: Sequence[Cell]) -> list[Cell]:
+    """The first cell of each of the first methods."""
+    by_method: dict[str, Cell] = {}
+    for cell in cells:
+        by_method.setdefault(str(cell.settings["method"]), cell)
+    return list(by_method.values())[:_TINY_CELLS]
+
+
+def _tiny(cell: Cell) -> Cell:
+    noise = cell.settings.get("noise")
+    changed: dict[str, Any] = {"noise": noise}
+    if noise is not None and parse(noise).kind not in ("symmetric", "uniform"):
+        # Kinds that belong to a data set become the same rate between two digits.
+        changed = {"noise": f"pairs:{parse(noise).rate}", "noise_map": _TINY_MAP}
+    # Data, network and schedule are replaced whole: their options belong to what they replace.
+    kept = {key: value for key, value in cell.settings.items() if key not in _REPLACED}
+    return replace(cell, settings=merged(kept, _TINY, changed))

@@ -1,0 +1,58 @@
+"""Many runs on a Ray cluster."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from imae._extras import import_extra
+from imae.errors import ArgumentError
+from imae.recipes.job import Job, do_content
+
+_RETRIES = 3
+
+
+def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | None]]:
+    """Does the jobs on a cluster; a run whose worker dies goes on, on another, where it was.
+
+    All machines of the cluster must see the run folders and the data under the same names.
+
+    Args:
+        jobs: The runs.
+        address: Address of the cluster, ``auto`` for the one of this machine, or ``local`` to
+            start one here.
+
+    Yields:
+        Each job as it ends, with what went wrong or None.
+
+    Raises:
+        ArgumentError: If there is no cluster at the address.
+        MissingExtraError: If ray is not installed.
+    """
+    ray: Any = import_extra("ray", extra="cluster")
+    try:
+        ray.init(address=address, log_to_driver=False, include_dashboard=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ArgumentError(f"--ray {address}: {reason}") from error
+    try:
+        yield from _ends(ray, jobs)
+    finally:
+        ray.shutdown()
+
+
+def _ends(ray: Any, jobs: Sequence[Job]) -> Iterator[tuple[Job, str | None]]:
+    # A worker that dies is a system failure to Ray, which starts its task again: the run then
+    # goes on from its last checkpoint.
+    task = ray.remote(max_retries=_RETRIES)(do_content)
+    running = {
+        task.options(num_cpus=job.config.machine.threads or 1, name=job.name).remote(
+            job.content()
+        ): job
+        for job in jobs
+    }
+    while running:
+        (done,), _ = ray.wait(list(running), num_returns=1)
+        job = running.pop(done)
+        try:
+            yield job, ray.get(done)
+        except ray.exceptions.RayError as error:
+            yield job, " ".join(str(error).split())[:300]

@@ -1,0 +1,116 @@
+"""What the runs of a cell came to, read from their folders alone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from imae.recipes.published import published
+from imae.recipes.recipe import Cell, Recipe, Variant
+from imae.report.read import RunRecord, read_run
+from imae.report.table import Summary, summarise
+
+# Name of a measure: its heading, and the moment and the key of a run's result.
+MEASURES: Mapping[str, tuple[str, str, str]] = {
+    "best": ("Best test", "best_test", "test_accuracy"),
+    "final": ("Final test", "final", "test_accuracy"),
+    "noisy": ("Noisy subset", "final", "noisy_accuracy"),
+    "clean": ("Clean subset", "final", "clean_accuracy"),
+    "corrected": ("Corrected", "final", "corrected_accuracy"),
+    "hybrid": ("Hybrid", "final", "hybrid_accuracy"),
+    "held_out": ("Held-out given labels", "final", "validation_accuracy"),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A cell and what was measured for it.
+
+    Args:
+        cell: The cell.
+        paper: What the paper prints, in percent, by measure.
+        variant: The settings that did best on the held-out given labels; None if nothing ran.
+        runs: Finished runs under these settings, one for each seed.
+        tried: Final accuracy on the held-out given labels, by the label of each variant tried.
+        unfinished: Runs of this cell that have begun and not ended.
+    """
+
+    cell: Cell
+    paper: Mapping[str, float]
+    variant: Variant | None
+    runs: tuple[RunRecord, ...]
+    tried: Mapping[str, Summary | None]
+    unfinished: int
+
+    def measure(self, name: str) -> Summary | None:
+        """A measure over the seeds, as a fraction; None where it is not known."""
+        _, moment, key = MEASURES[name]
+        return summarise(run.measure(moment, key) for run in self.runs)
+
+    @property
+    def seconds(self) -> Summary | None:
+        """Wall time of a run."""
+        return summarise((run.result or {}).get("seconds") for run in self.runs)
+
+
+def run_folder(folder: Path, cell: Cell, variant: Variant, seed: int) -> Path:
+    """Where the run of a cell under a variant and a seed lies."""
+    middle = f"-{variant.label}" if variant.label else ""
+    return folder / "runs" / f"{cell.name}{middle}-seed{seed}"
+
+
+def outcomes(recipe: Recipe, cells: Sequence[Cell], folder: Path) -> tuple[Outcome, ...]:
+    """What the run folders below a folder say of these cells; cells without a run are kept.
+
+    Raises:
+        DataError: If a run folder cannot be read.
+    """
+    return tuple(_outcome(recipe, cell, folder) for cell in cells)
+
+
+def _outcome(recipe: Recipe, cell: Cell, folder: Path) -> Outcome:
+    finished: dict[str, list[RunRecord]] = {}
+    unfinished = 0
+    for variant in cell.variants:
+        records = [read_run(path) for path in _runs(folder, cell, variant)]
+        ended = [record for record in records if record.result is not None]
+        unfinished += len(records) - len(ended)
+        if ended:
+            finished[variant.label] = ended
+    tried = {
+        label: summarise(run.measure("final", "validation_accuracy") for run in runs)
+        for label, runs in finished.items()
+    }
+    chosen = _chosen(cell, tried)
+    return Outcome(
+        cell=cell,
+        paper=published(recipe.name, cell.name),
+        variant=chosen,
+        runs=() if chosen is None else tuple(finished[chosen.label]),
+        tried=tried,
+        unfinished=unfinished,
+    )
+
+
+def _runs(folder: Path, cell: Cell, variant: Variant) -> Iterator[Path]:
+    prefix = run_folder(folder, cell, variant, 0).name[:-1]
+    paths = (folder / "runs").glob("*/config.json")
+    found = {
+        int(path.parent.name.removeprefix(prefix)): path.parent
+        for path in paths
+        if path.parent.name.startswith(prefix) and path.parent.name.removeprefix(prefix).isdecimal()
+    }
+    for seed in sorted(found):
+        yield found[seed]
+
+
+def _chosen(cell: Cell, tried: Mapping[str, Summary | None]) -> Variant | None:
+    """The variant with the best mean on the held-out labels; the first of equals."""
+    known = [variant for variant in cell.variants if variant.label in tried]
+    if not known:
+        return None
+
+    def held_out(variant: Variant) -> float:
+        summary = tried[variant.label]
+        return -1.0 if summary is None else summary.mean
+
+    return max(known, key=held_out)

@@ -1,0 +1,76 @@
+"""Several runs at once on this machine, each in a process of its own."""
+
+import contextlib
+import multiprocessing
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from imae.recipes.job import Job, do_content
+from imae.train import Stopped
+from imae.train.signals import stop_requests
+
+_SECONDS_BETWEEN_LOOKS = 0.5  # for a signal
+
+
+def run_at_once(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | None]]:
+    """Does the jobs, so many at a time.
+
+    A process that dies takes no other with it: its run can be resumed.
+
+    Yields:
+        Each job as it ends, with what went wrong or None.
+
+    Raises:
+        Stopped: If Ctrl-C or SIGTERM came; the runs have saved and can go on.
+    """
+    waiting, running = list(jobs), list[_Worker]()
+    with stop_requests() as request, contextlib.ExitStack() as at_end:
+        at_end.callback(_stop, running)
+        while waiting or running:
+            while waiting and len(running) < workers:
+                running.append(_Worker(waiting.pop(0)))
+            wait([worker.process.sentinel for worker in running], _SECONDS_BETWEEN_LOOKS)
+            if request.signal:
+                raise Stopped("stopped; the same command with --resume goes on", request.code)
+            for worker in [each for each in running if not each.process.is_alive()]:
+                running.remove(worker)
+                yield worker.job, worker.problem()
+
+
+class _Worker:
+    """A process that does one job, and the pipe on which it says what went wrong."""
+
+    def __init__(self, job: Job) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.job = job
+        self._receiver, sender = context.Pipe(duplex=False)
+        self.process: SpawnProcess = context.Process(target=_work, args=(job.content(), sender))
+        self.process.start()
+        sender.close()
+
+    def problem(self) -> str | None:
+        """What went wrong, or None; only for a process that has ended."""
+        self.process.join()
+        try:
+            said: str | None = self._receiver.recv()
+        except EOFError:
+            return f"its process ended without a word (exit code {self.process.exitcode})"
+        finally:
+            self._receiver.close()
+        return said
+
+
+def _work(content: Mapping[str, Any], sender: Connection) -> None:
+    try:
+        sender.send(do_content(content))
+    except Stopped as stopped:
+        sender.send(str(stopped))
+
+
+def _stop(running: Sequence[_Worker]) -> None:
+    for worker in running:
+        worker.process.terminate()  # a run that gets SIGTERM saves and leaves
+    for worker in running:
+        worker.process.join()

@@ -1,0 +1,55 @@
+import pytest
+
+from imae.recipes.outcome import run_folder
+from imae.recipes.recipe import Cell, Recipe, Variant
+from imae.records import RunFolder
+
+RATES = (Variant("lr=0.1", {"optimizer": {"lr": 0.1}}), Variant("lr=0.02"))
+
+
+@pytest.fixture
+def recipe():
+    """Two cells of a table of the paper, with two learning rates each."""
+    cells = tuple(
+        Cell(
+            f"resnet20-40-{loss}",
+            {"Noise": "40%", "Loss": loss.upper()},
+            {
+                "data": {"name": "digits", "rows": 200},
+                "noise": "symmetric:0.4",
+                "model": {"name": "mlp", "arguments": {"hidden": 8}},
+                "method": {"name": loss},
+                "train": {"steps": 4, "batch_size": 32, "measure_train": False},
+                "machine": {"threads": 1, "accelerator": "cpu"},
+                "seed": 7,
+            },
+            RATES,
+        )
+        for loss in ("cce", "gce")
+    )
+    return Recipe(
+        "cifar10", "a small table", lambda _: cells, ("best", "final", "noisy"), "A note."
+    )
+
+
+@pytest.fixture
+def write_run(tmp_path):
+    """Writes the record of a run: write_run(cell, variant, seed, test=..., held_out=...)."""
+
+    def write(cell, variant, seed, *, test=None, held_out=None):
+        folder = RunFolder(run_folder(tmp_path, cell, variant, seed))
+        folder.write_config({**cell.settings, "seed": seed})
+        folder.write_env({"cpu": "a processor", "device": "cpu", "threads": 1, "torch": "2"})
+        if test is not None:
+            row = {
+                "step": 4,
+                "test_accuracy": test,
+                "validation_accuracy": held_out,
+                "noisy_accuracy": 0.1,
+            }
+            best = {**row, "test_accuracy": test + 0.05}
+            folder.append_history(row)
+            folder.write_result({"final": row, "best_test": best, "best": row, "seconds": 90.0})
+        return folder
+
+    return write

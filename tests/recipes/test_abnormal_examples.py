@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+
+from imae.recipes.abnormal_examples import finish, mean_margin
+from imae.recipes.catalog import RECIPES
+from imae.recipes.outcome import outcomes
+from imae.recipes.reproduce import reproduce
+from imae.records import RunFolder
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("done")
+    settings = {"machine": {"threads": 1}, "train": {"epochs": 8}}
+    reproduce("abnormal_examples", budget="tiny", out=folder, settings=settings)
+    return folder
+
+
+def test_the_disbelieved_rows_are_mostly_wrong(done):
+    record = RunFolder(next((done / "runs").iterdir()))
+    labels = record.labels()
+    worst = np.argsort(mean_margin(record))[:24]
+    assert (labels.given != labels.clean)[worst].mean() > 0.8
+    text = (done / "abnormal_examples.md").read_text()
+    assert f"| 24 | {100 * (labels.given != labels.clean)[worst].mean():.1f}% |" in text
+
+
+def test_the_picture_is_written(done):
+    assert (done / "abnormal_examples.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_the_rows_there_is_no_picture_and_no_error(recipe, write_run, tmp_path):
+    cell = RECIPES.build("abnormal_examples").cells("short")[0]
+    write_run(cell, cell.variants[0], 7, test=0.5, held_out=0.5)
+    found = outcomes(recipe, (cell,), tmp_path)
+    assert found[0].runs
+    assert finish(tmp_path, found) == []

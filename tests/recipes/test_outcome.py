@@ -1,0 +1,39 @@
+import pytest
+
+from imae.recipes.outcome import outcomes, run_folder
+
+
+def test_the_rate_is_chosen_on_held_out_labels_and_not_on_the_test(recipe, write_run, tmp_path):
+    cell, other = recipe.cells("short")
+    high, low = cell.variants
+    write_run(cell, high, 7, test=0.9, held_out=0.3)
+    write_run(cell, low, 7, test=0.5, held_out=0.4)
+    write_run(cell, low, 8, test=0.7, held_out=0.5)
+    found, empty = outcomes(recipe, (cell, other), tmp_path)
+    assert found.variant == low
+    assert [run.seed for run in found.runs] == ["7", "8"]
+    assert found.measure("final").mean == pytest.approx(0.6)
+    assert found.measure("best").mean == pytest.approx(0.65)
+    assert found.measure("clean") is None
+    assert found.tried["lr=0.1"].mean == 0.3
+    assert found.paper["final"] == 67.0
+    assert found.seconds.mean == 90
+    assert (empty.variant, empty.runs, empty.unfinished, empty.paper) == (None, (), 0, {})
+
+
+def test_runs_that_have_not_ended_are_counted_and_give_no_number(recipe, write_run, tmp_path):
+    cell = recipe.cells("short")[0]
+    write_run(cell, cell.variants[0], 7)
+    (found,) = outcomes(recipe, (cell,), tmp_path)
+    assert (found.unfinished, found.runs, found.variant) == (1, (), None)
+    assert found.measure("final") is None
+
+
+def test_a_name_that_begins_another_is_not_mixed_up(recipe, write_run, tmp_path):
+    cell = recipe.cells("short")[0]
+    high = cell.variants[0]
+    write_run(cell, high, 17, test=0.9, held_out=0.3)
+    folder = run_folder(tmp_path, cell, high, 17)
+    folder.rename(folder.with_name(folder.name.replace("cce", "cce-seed")))
+    (found,) = outcomes(recipe, (cell,), tmp_path)
+    assert found.runs == ()

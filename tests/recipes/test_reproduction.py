@@ -1,0 +1,49 @@
+import csv
+import io
+
+from imae.recipes.outcome import outcomes
+from imae.recipes.reproduction import as_csv, as_markdown, as_text
+
+
+def found(recipe, write_run, tmp_path):
+    cell, other = recipe.cells("short")
+    for seed, test in ((7, 0.5), (8, 0.7)):
+        write_run(cell, cell.variants[1], seed, test=test, held_out=0.5)
+    write_run(cell, cell.variants[0], 7)
+    return outcomes(recipe, (cell, other), tmp_path)
+
+
+def test_the_papers_number_stands_beside_ours_with_the_difference(recipe, write_run, tmp_path):
+    text = as_markdown(recipe, "short", found(recipe, write_run, tmp_path))
+    row = next(line for line in text.splitlines() if line.startswith("| 40% | CCE"))
+    assert [each.strip() for each in row.strip("|").split("|")] == [
+        *("40%", "CCE", "lr=0.02", "2 (1 unfinished)"),
+        *("65.0 ± 14.1", "81.2", "-16.2"),
+        *("60.0 ± 14.1", "67.0", "-7.0"),
+        *("10.0 ± 0.0", "34.3", "-24.3"),
+        "1 min 30 s",
+    ]
+    assert "Not run: resnet20-40-gce." in text
+    assert "Budget `short`" in text
+    assert "Seeds: 7, 8." in text
+    assert "a processor" in text
+    assert text.rstrip().endswith("A note.")
+
+
+def test_the_csv_shows_what_the_choice_was_made_from(recipe, write_run, tmp_path):
+    rows = list(csv.DictReader(io.StringIO(as_csv(recipe, found(recipe, write_run, tmp_path)))))
+    assert len(rows) == 1
+    assert rows[0]["cell"] == "resnet20-40-cce"
+    assert rows[0]["held-out given labels, by variant"] == "lr=0.02: 50.0"
+
+
+def test_a_terminal_gets_short_rows(recipe, write_run, tmp_path):
+    text = as_text(recipe, found(recipe, write_run, tmp_path))
+    assert "60.0 ± 14.1 (67.0)" in text
+    assert "gce" not in text
+
+
+def test_nothing_run_is_said_and_is_no_error(recipe, tmp_path):
+    empty = outcomes(recipe, recipe.cells("short"), tmp_path)
+    assert "Not run: resnet20-40-cce, resnet20-40-gce." in as_markdown(recipe, "short", empty)
+    assert as_csv(recipe, empty).count("\n") == 1

@@ -1,0 +1,68 @@
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from imae.recipes.grid import build_jobs
+from imae.recipes.workers import run_at_once
+from imae.records import RunFolder
+from imae.train import Stopped, resume
+
+
+@pytest.fixture
+def jobs(recipe, tmp_path):
+    return build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings={}, workers=2)[:3]
+
+
+def test_jobs_are_done_and_one_that_fails_stops_no_other(jobs):
+    bad = jobs[1].config.model_copy(
+        update={"train": jobs[1].config.train.model_copy(update={"batch_size": 1000})}
+    )
+    ends = run_at_once([jobs[0], type(jobs[1])("bad", bad), jobs[2]], 2)
+    problems = {job.name: problem for job, problem in ends}
+    assert "more than the 180 rows" in problems.pop("bad")
+    assert list(problems.values()) == [None, None]
+    assert all(RunFolder(job.config.out).result() for job in (jobs[0], jobs[2]))
+
+
+def test_a_signal_saves_the_runs_and_they_can_go_on(recipe, tmp_path):
+    settings = {"train": {"steps": 100_000}}
+    (job, *_) = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=settings)
+    folder = RunFolder(job.config.out)
+
+    def stop_when_it_trains():
+        while (folder.progress() or {}).get("step", 0) == 0:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop_when_it_trains)
+    thread.start()
+    with pytest.raises(Stopped, match="--resume goes on") as stopped:
+        list(run_at_once([job], 2))
+    thread.join()
+    assert stopped.value.code == 143
+    progress = folder.progress()
+    assert progress["status"] == "stopped"
+    assert 0 < progress["step"] < 100_000
+
+
+def test_a_killed_process_is_named_and_its_run_can_go_on(recipe, tmp_path):
+    settings = {"train": {"steps": 400, "checkpoint_every": 1}}
+    (job, *_) = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=settings)
+    folder = RunFolder(job.config.out)
+
+    def kill_when_it_trains():
+        while (folder.progress() or {}).get("step", 0) == 0:
+            time.sleep(0.02)
+        for child in multiprocessing.active_children():
+            os.kill(child.pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill_when_it_trains)
+    thread.start()
+    ((_, problem),) = run_at_once([job], 1)
+    thread.join()
+    assert problem == "its process ended without a word (exit code -9)"
+    assert resume(job.config.out).result["final"]["step"] == 400
