@@ -18,7 +18,7 @@ from imae.recipes.recipe import Cell, Recipe, merged
 from imae.records import RunFolder, RunLabels
 
 _METHOD = "imae_stable"
-_SHORT_ROWS = 2500
+_SHORT_ROWS = 5000
 _ROWS, _COLUMNS = 3, 8
 _RED = "#d62728"
 

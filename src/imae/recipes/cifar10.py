@@ -8,7 +8,7 @@ from imae.recipes.recipe import Cell, Recipe, merged
 _NETWORKS = {"resnet20": "ResNet-20", "resnet56": "ResNet-56"}
 _RATES = (0, 40, 80)
 _LOSSES = ("cce", "mae", "imae", "gce", "sl", "imae_stable")
-_SHORT_ROWS = 2500
+_SHORT_ROWS = 5000
 
 
 def cells(budget: str) -> tuple[Cell, ...]:

@@ -14,7 +14,7 @@ _LABELS = {
     "random3": ("cifar10n", "CIFAR-10N random 3"),
     "fine": ("cifar100n", "CIFAR-100N"),
 }
-_SHORT_ROWS = 2500
+_SHORT_ROWS = 5000
 
 
 def cells(budget: str) -> tuple[Cell, ...]:

@@ -28,8 +28,9 @@ def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | N
         MissingExtraError: If ray is not installed.
     """
     ray: Any = import_extra("ray", extra="cluster")
+    own = {"include_dashboard": False} if address == "local" else {}
     try:
-        ray.init(address=address, log_to_driver=False, include_dashboard=False)
+        ray.init(address=address, log_to_driver=False, **own)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise ArgumentError(f"--ray {address}: {reason}") from error

@@ -7,7 +7,7 @@ from imae.recipes.recipe import Cell, Recipe, Settings, merged
 
 _RATES = (0, 20, 40, 60, 80)
 _LOSSES = ("cce", "mae", "gce", "sl", "nce_mae", "nce_rce", "imae", "imae_stable")
-_SHORT_ROWS = 2500
+_SHORT_ROWS = 5000
 _SHORT_RATES = (0.05, 0.01)
 
 _SETTINGS: Settings = {

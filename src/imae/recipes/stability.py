@@ -4,7 +4,7 @@ from imae.recipes.budgets import budgeted
 from imae.recipes.protocols import CIFAR10, SHORT_RATES, short
 from imae.recipes.recipe import Cell, Recipe, Settings, merged
 
-_SHORT_ROWS = 2500
+_SHORT_ROWS = 5000
 
 _VARIANTS: dict[str, tuple[str, Settings]] = {
     "printed": ("as printed", {}),

@@ -13,7 +13,7 @@ from imae.recipes.recipe import Cell, Recipe, merged
 _RATES = (40, 0)
 _TEMPERATURES = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.0)
 _METHOD = "imae_stable"
-_SHORT_ROWS = 2500
+_SHORT_ROWS = 5000
 
 
 def cells(budget: str) -> tuple[Cell, ...]:

@@ -1,0 +1,70 @@
+import sys
+import threading
+import time
+
+import pytest
+
+from imae.errors import ArgumentError, MissingExtraError
+from imae.recipes.cluster import run_on_ray
+from imae.recipes.grid import build_jobs, run_jobs
+from imae.records import RunFolder
+
+SETTINGS = {"train": {"steps": 600, "checkpoint_every": 5}}
+
+
+@pytest.fixture
+def cluster():
+    """A head without a processor of its own and two workers, all real processes."""
+    pytest.importorskip("ray", reason="needs imae[cluster]")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 0, "object_store_memory": 80_000_000},
+    )
+    workers = [made.add_node(num_cpus=1, object_store_memory=80_000_000) for _ in range(2)]
+    made.wait_for_nodes()
+    yield made, workers
+    made.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_run_whose_worker_is_killed_goes_on_elsewhere(recipe, tmp_path, cluster):
+    made, workers = cluster
+    jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=SETTINGS)[:2]
+    folders = [RunFolder(job.config.out) for job in jobs]
+    at_kill = []
+
+    def kill_one_when_both_train():
+        while not all((folder.progress() or {}).get("step", 0) >= 5 for folder in folders):
+            time.sleep(0.02)
+        at_kill.extend(folder.progress()["step"] for folder in folders)
+        made.remove_node(workers[0], allow_graceful=False)
+
+    thread = threading.Thread(target=kill_one_when_both_train)
+    thread.start()
+    said = []
+    run_jobs(jobs, ray_address=made.address, say=said.append)
+    thread.join()
+    assert max(at_kill) < 600
+    assert sum("ended after" in line for line in said) == 2
+    for folder in folders:
+        assert folder.result()["final"]["step"] == 600
+        steps = [row["step"] for row in folder.history()]
+        assert steps == sorted(set(steps))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_cluster_at_the_address_is_one_line(recipe, tmp_path):
+    pytest.importorskip("ray", reason="needs imae[cluster]")
+    jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings={})[:1]
+    with pytest.raises(ArgumentError, match=r"--ray nowhere") as refused:
+        list(run_on_ray(jobs, "nowhere"))
+    assert "\n" not in str(refused.value)
+
+
+def test_without_ray_the_extra_is_named(recipe, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings={})[:1]
+    with pytest.raises(MissingExtraError, match=r"imae\[cluster\]"):
+        list(run_on_ray(jobs, "local"))
