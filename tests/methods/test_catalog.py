@@ -1,18 +1,36 @@
 import pytest
 import torch
+from torch import nn
 
 from imae.curves import CURVES, MAE, Scale
 from imae.errors import ArgumentError
 from imae.losses import bootstrap_loss, label_smoothing_loss, normalized_cross_entropy
-from imae.methods import METHODS, Rows
+from imae.methods import METHODS, Facts, Rows, TrustedRows
 from imae.methods.catalog import CURVE_OPTIONS
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.0, 1.0, 1.0]])
 TARGET = torch.tensor([0, 2])
+INPUTS = torch.tensor([[1.0, 0.0, 0.5, 0.0], [0.0, 1.0, 0.0, 0.5]])
 
 
 def losses(name, **arguments):
     return METHODS.build(name, **arguments)(Rows(LOGITS, TARGET, torch.arange(2)))
+
+
+def run_facts(method):
+    """A run of two rows by linear networks, with all that a method may ask for."""
+    networks = tuple(nn.Linear(4, 3) for _ in range(method.num_networks))
+    return Facts(
+        labels=TARGET,
+        num_classes=3,
+        num_epochs=10,
+        seed=0,
+        networks=networks,
+        predict=lambda: networks[0](INPUTS).detach(),
+        features=lambda rows: INPUTS[rows],
+        transition=torch.eye(3) * 0.7 + 0.1,
+        trusted=TrustedRows(INPUTS, TARGET),
+    )
 
 
 @pytest.mark.parametrize("name", METHODS.names())
@@ -20,7 +38,11 @@ def test_every_method_gives_finite_losses_and_gradients(name):
     entry = METHODS.find(name)
     arguments = {"num_classes": 3} if "num_classes" in entry.defaults else {}
     logits = LOGITS.clone().requires_grad_()
-    values = METHODS.build(name, **arguments)(Rows(logits, TARGET, torch.arange(2)))
+    method = METHODS.build(name, **arguments)
+    method.start(run_facts(method))
+    method.start_epoch(0)
+    others = tuple(LOGITS.clone() for _ in range(method.num_networks - 1))
+    values = method(Rows(logits, TARGET, torch.arange(2), INPUTS, INPUTS, others))
     values.sum().backward()
     assert values.shape == (2,)
     assert values.isfinite().all()
@@ -31,6 +53,8 @@ def test_every_method_gives_finite_losses_and_gradients(name):
 
 def test_every_curve_is_a_method_with_the_options():
     for curve in CURVES:
+        if curve.name == "truncated_gce":  # the method of this name prunes by a schedule
+            continue
         assert METHODS.find(curve.name).defaults == {**curve.defaults, **CURVE_OPTIONS}
 
 

@@ -14,9 +14,20 @@ from imae.losses.general import (
     normalized_cross_entropy,
     reverse_cross_entropy,
 )
+from imae.methods.active_bias import ActiveBias
+from imae.methods.co_teaching import CoTeaching
+from imae.methods.correction import BackwardCorrection, ForwardCorrection
 from imae.methods.curve_method import CurveMethod
+from imae.methods.d2l import D2L
+from imae.methods.elr import ELR
+from imae.methods.joint_optim import JointOptim
+from imae.methods.l2rw import LearningToReweight
 from imae.methods.loss_method import LossMethod
+from imae.methods.masking import Masking
 from imae.methods.method import Method
+from imae.methods.s_adaptation import SAdaptation
+from imae.methods.trimmed import Trimmed
+from imae.methods.truncated_gce import TruncatedGCEMethod
 
 CURVE_OPTIONS: Mapping[str, Any] = {
     "window_low": None,
@@ -28,6 +39,12 @@ CURVE_OPTIONS: Mapping[str, Any] = {
 _REED = "Reed et al., Training deep neural networks on noisy labels with bootstrapping, 2015"
 _MA = "Ma et al., Normalized loss functions for deep learning with noisy labels, ICML 2020"
 _SZEGEDY = "Szegedy et al., Rethinking the Inception architecture, CVPR 2016"
+_PATRINI = "Patrini et al., Making deep neural networks robust to label noise, CVPR 2017"
+_GOLDBERGER = (
+    "Goldberger and Ben-Reuven, Training deep neural-networks using a noise adaptation layer, "
+    "ICLR 2017"
+)
+_HAN_MASKING = "Han et al., Masking: a new perspective of noisy supervision, NeurIPS 2018"
 _IMAE = "Wang et al., IMAE for Noise-Robust Learning, 2023; the two options are ours"
 
 
@@ -73,6 +90,7 @@ METHODS: Catalog[Method] = Catalog(
                 {**curve.defaults, **CURVE_OPTIONS},
             )
             for curve in CURVES
+            if curve.name != "truncated_gce"  # as a method it prunes, and stands below
         ),
         Entry(
             "label_smoothing",
@@ -108,6 +126,111 @@ METHODS: Catalog[Method] = Catalog(
             "normalised cross entropy with reverse cross entropy",
             _MA,
             {"alpha": 1.0, "beta": 1.0, "A": -4.0},
+        ),
+        Entry(
+            "forward",
+            ForwardCorrection,
+            "cross entropy of the given label after a transition matrix",
+            _PATRINI,
+            {"matrix": "estimate", "warm_up": 0.5, "quantile": None},
+        ),
+        Entry(
+            "backward",
+            BackwardCorrection,
+            "cross entropy made unbiased by the inverse of a transition matrix",
+            _PATRINI,
+            {"matrix": "estimate", "warm_up": 0.5, "quantile": None},
+        ),
+        Entry(
+            "s_adaptation",
+            SAdaptation,
+            "a layer after the network that learns how labels go wrong",
+            _GOLDBERGER,
+            {"variant": "simple", "warm_up": 0.25},
+        ),
+        Entry(
+            "masking",
+            Masking,
+            "a transition matrix learned under a structure that is known beforehand",
+            _HAN_MASKING,
+            {
+                "structure": "open",
+                "columns": None,
+                "groups": None,
+                "warm_up": 0.25,
+                "threshold": 0.05,
+                "rate": 1.5,
+            },
+        ),
+        Entry(
+            "truncated_gce",
+            TruncatedGCEMethod,
+            "GCE on the rows that an alternating search has not pruned",
+            "Zhang and Sabuncu, Generalized cross entropy loss, NeurIPS 2018",
+            {"q": 0.7, "k": 0.5, "warm_up": 0.7, "every": 1 / 12},
+        ),
+        Entry(
+            "trimmed",
+            Trimmed,
+            "training on the rows of smallest loss, chosen anew in rounds",
+            "Shen and Sanghavi, Iterative trimmed loss minimization, ICML 2019",
+            {
+                "loss": "cce",
+                "keep": 0.6,
+                "warm_up": 1 / 9,
+                "every": 1 / 9,
+                "normalize": None,
+                "bound": None,
+            },
+        ),
+        Entry(
+            "co_teaching",
+            CoTeaching,
+            "two networks that choose rows of small loss for each other",
+            "Han et al., Co-teaching, NeurIPS 2018",
+            {"rate": 0.4, "gradual": 0.25, "exponent": 1.0},
+        ),
+        Entry(
+            "l2rw",
+            LearningToReweight,
+            "rows weighted by how far they help rows that are trusted",
+            "Ren et al., Learning to reweight examples, ICML 2018",
+            {"batch_size": 100},
+        ),
+        Entry(
+            "joint_optim",
+            JointOptim,
+            "labels replaced by averaged predictions, then learned by a new network",
+            "Tanaka et al., Joint optimization framework for noisy labels, CVPR 2018",
+            {
+                "alpha": 1.0,
+                "beta": 0.5,
+                "first_stage": 0.625,
+                "update_from": 0.21875,
+                "average_over": 0.03125,
+                "targets": "soft",
+            },
+        ),
+        Entry(
+            "elr",
+            ELR,
+            "cross entropy held to a moving average of each row's predictions",
+            "Liu et al., Early-learning regularization, NeurIPS 2020",
+            {"beta": 0.7, "strength": 3.0},
+        ),
+        Entry(
+            "d2l",
+            D2L,
+            "labels mixed with predictions once the features' dimensionality grows",
+            "Ma et al., Dimensionality-driven learning with noisy labels, ICML 2018",
+            {"neighbours": 20, "warm_up": 0.1, "window": 5},
+        ),
+        Entry(
+            "active_bias",
+            ActiveBias,
+            "cross entropy weighted by how uncertain past predictions of a row are",
+            "Chang et al., Active bias, NeurIPS 2017",
+            {"uncertainty": "variance", "warm_up": 0.15, "smoothness": None},
         ),
     ),
 )

@@ -1,0 +1,237 @@
+"""Loss correction by a transition matrix: given, known, or estimated in a first stage."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from imae._checks import check_interval
+from imae.errors import ArgumentError
+from imae.losses.general import forward_correction
+from imae.losses.margin import precise
+from imae.methods.matrix import read_matrix
+from imae.methods.method import Facts, Method, Restart, Rows
+from imae.noise.estimate import estimate_transition_from_anchors
+from imae.noise.transition import check_transition
+
+_QUANTILE = 0.97
+# Beyond this the inverse of a transition matrix is rounding, not noise undone.
+_LARGEST_CONDITION = 1e6
+
+
+class Correction(Method):
+    """What the two corrections share: where the matrix comes from, and when.
+
+    The matrix is a buffer of size C * C, so a resumed run has the one that it was trained with.
+    Until there is a matrix, it is that of labels without noise, and the loss is cross entropy.
+
+    Args:
+        matrix: "estimate"; "known" for that of the noise which the run adds or, with the true
+            labels at hand, that which is counted; the matrix as nested lists; or a path to it
+            (``.csv`` or ``.npy``). Entry (i, j) is the chance of given label j where the true
+            one is i; rows sum to 1.
+        warm_up: For "estimate", the first stage's share of the epochs, in (0, 1).
+        quantile: For "estimate", where in the order of the class's probability its anchor stands;
+            None for 0.97, or 1 if there are so many classes that 3% of the rows are more than
+            an even share of one, as in the publication.
+
+    Raises:
+        ArgumentError: If an option is out of its range.
+        DataError: If the file cannot be read.
+    """
+
+    transition: Tensor | None
+
+    def __init__(
+        self,
+        matrix: str | Sequence[Sequence[float]] = "estimate",
+        *,
+        warm_up: float = 0.5,
+        quantile: float | None = None,
+    ) -> None:
+        super().__init__()
+        check_interval("warm_up", warm_up, low=0, high=1, open_low=True, open_high=True)
+        if quantile is not None:
+            check_interval("quantile", quantile, low=0, high=1)
+        self.warm_up = warm_up
+        self.quantile = quantile
+        self.source = matrix if matrix in ("estimate", "known") else "given"
+        self.register_buffer("transition", None)
+        if self.source == "given":
+            name = f"matrix ({matrix})" if isinstance(matrix, str) else "matrix"
+            self.set_transition(check_transition(name, read_matrix("matrix", matrix)))
+
+    @abstractmethod
+    def corrected(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Corrected loss of every row, shape (B,), once there is a matrix."""
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Loss of every row, shape (B,)."""
+        if self.transition is None:
+            return functional.cross_entropy(precise(rows.logits), rows.target, reduction="none")
+        return self.corrected(rows.logits, rows.target)
+
+    def start(self, facts: Facts) -> None:
+        """Takes the matrix that is known, or that of no noise until one is estimated."""
+        super().start(facts)
+        if self.source == "estimate":
+            self.set_transition(np.eye(facts.num_classes))
+        elif self.source == "known":
+            if facts.transition is None:
+                raise ArgumentError(
+                    "matrix is not 'known' here: it is for runs that add noise by a matrix, or "
+                    "have the true labels; take 'estimate' or give the matrix"
+                )
+            known = facts.transition.detach().cpu().double().numpy()
+            self.set_transition(check_transition("the known transition", known))
+        assert self.transition is not None
+        if len(self.transition) != facts.num_classes:
+            shape = tuple(self.transition.shape)
+            raise ArgumentError(f"matrix must be for {facts.num_classes} classes, got {shape}")
+        self._check_possible(facts.labels)
+        self.to(facts.labels.device)
+
+    def restart(self) -> Restart | None:
+        """The first epoch after the estimate, from which the networks are trained anew."""
+        if self.source != "estimate":
+            return None
+        if self.facts.num_epochs < 2:
+            raise ArgumentError(
+                "matrix 'estimate' takes two stages, and so 2 epochs or more; "
+                "train longer or give the matrix"
+            )
+        return Restart(self._stage_end())
+
+    def end_epoch(self, epoch: int) -> None:
+        """At the end of the first stage, estimates the matrix."""
+        if self.source == "estimate" and epoch == self._stage_end() - 1:
+            assert self.facts.predict is not None
+            probabilities = self.facts.predict().double().softmax(1).numpy()
+            self.set_transition(
+                estimate_transition_from_anchors(probabilities, quantile=self._quantile())
+            )
+            self.to(self.facts.labels.device)
+
+    def set_transition(self, matrix: NDArray[np.float64]) -> None:
+        """Corrects by this matrix from now on, shape (C, C)."""
+        self.register_buffer("transition", torch.from_numpy(matrix).float())
+
+    def _check_possible(self, labels: Tensor) -> None:
+        assert self.transition is not None
+        is_impossible = (self.transition.amax(0) == 0).to(labels.device)[labels]
+        if bool(is_impossible.any()):
+            row = int(is_impossible.int().argmax())
+            raise ArgumentError(
+                f"matrix gives label {int(labels[row])} no chance from any class, "
+                f"but training row {row} has it"
+            )
+
+    def _stage_end(self) -> int:
+        last = self.facts.num_epochs - 1
+        return min(last, max(1, round(self.warm_up * self.facts.num_epochs)))
+
+    def _quantile(self) -> float:
+        if self.quantile is not None:
+            return self.quantile
+        return _QUANTILE if (1 - _QUANTILE) * self.facts.num_classes <= 1 else 1.0
+
+    def extra_repr(self) -> str:
+        """The options, for ``repr``."""
+        return f"matrix={self.source!r}, warm_up={self.warm_up}, quantile={self.quantile}"
+
+
+@final
+class ForwardCorrection(Correction):
+    """Cross entropy of the noisy label that the network and the noise together predict.
+
+    Formula, with T the transition matrix:
+
+        -log sum_i p_i T[i, y]
+
+    With ``matrix="estimate"`` the run has two stages. The first trains on cross entropy; then T
+    is read off the network's own probabilities, T[i, j] = p_j of the anchor of class i, a row
+    that is almost surely of class i. The second trains new networks on the corrected loss.
+    Needs the logits of all rows once, N * C numbers, and keeps C * C.
+
+    Differs from the publication in one thing: the first stage's last network is used, and not
+    the one of lowest loss on held-out rows. Each stage has, by default, half of the epochs.
+
+    Args:
+        matrix: "estimate", "known", nested lists or a path to ``.csv`` or ``.npy``.
+        warm_up: For "estimate", the first stage's share of the epochs, in (0, 1).
+        quantile: For "estimate", the place of an anchor; None for that of the publication.
+
+    Raises:
+        ArgumentError: If an option is out of its range.
+        DataError: If the file cannot be read.
+
+    Examples:
+        >>> method = ForwardCorrection([[0.9, 0.1], [0.4, 0.6]])
+        >>> method(Rows(torch.zeros(2, 2), torch.tensor([0, 1]), torch.arange(2)))
+        tensor([0.4308, 1.0498])
+
+    Reference:
+        Patrini et al., "Making deep neural networks robust to label noise: a loss correction
+        approach", CVPR 2017, Th. 2 and Algorithm 1.
+    """
+
+    def corrected(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Corrected loss of every row, shape (B,)."""
+        assert self.transition is not None
+        return forward_correction(logits, target, self.transition, reduction="none")
+
+
+@final
+class BackwardCorrection(Correction):
+    """Cross entropy made unbiased by the inverse of the noise; it may be negative.
+
+    Formula, with T the transition matrix:
+
+        -sum_j inverse(T)[y, j] log p_j
+
+    Its mean over the noise is the cross entropy of the true label. But some of the factors are
+    negative, so the loss has no lower end: a network that fits single rows can drive it down
+    without learning. ``forward`` is the safer of the two, as the publication finds too. The
+    stages and what they need are those of ``ForwardCorrection``; the inverse is kept besides.
+
+    Args:
+        matrix: "estimate", "known", nested lists or a path to ``.csv`` or ``.npy``; invertible.
+        warm_up: For "estimate", the first stage's share of the epochs, in (0, 1).
+        quantile: For "estimate", the place of an anchor; None for that of the publication.
+
+    Raises:
+        ArgumentError: If an option is out of its range, or the matrix has no inverse.
+        DataError: If the file cannot be read.
+
+    Examples:
+        >>> method = BackwardCorrection([[0.9, 0.1], [0.4, 0.6]])
+        >>> method(Rows(torch.tensor([[2.0, 0.0]]), torch.tensor([1]), torch.arange(1)))
+        tensor([3.7269])
+
+    Reference:
+        Patrini et al., "Making deep neural networks robust to label noise: a loss correction
+        approach", CVPR 2017, Th. 1 and Algorithm 1.
+    """
+
+    inverse: Tensor
+
+    def set_transition(self, matrix: NDArray[np.float64]) -> None:
+        """Corrects by this matrix from now on, shape (C, C); inverts it once, not every step."""
+        if not np.linalg.cond(matrix) <= _LARGEST_CONDITION:
+            raise ArgumentError(
+                f"the {self.source} transition matrix has no inverse; use the method forward"
+            )
+        super().set_transition(matrix)
+        self.register_buffer("inverse", torch.from_numpy(np.linalg.inv(matrix)).float())
+
+    def corrected(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Corrected loss of every row, shape (B,)."""
+        log_p = precise(logits).log_softmax(1)
+        shares = self.inverse.to(log_p.dtype)[target]
+        # A class that has no share adds 0, also where it is impossible, and not 0 * inf.
+        return -(shares * log_p.masked_fill(shares == 0, 0)).sum(1)

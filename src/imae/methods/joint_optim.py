@@ -1,0 +1,164 @@
+"""Joint optimisation: the network and the labels of the rows are learned together."""
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from imae._checks import check_choice, check_interval
+from imae.errors import ArgumentError
+from imae.losses.margin import precise
+from imae.methods.method import Facts, Method, Restart, Rows
+from imae.methods.row_memory import RowMemory
+
+TARGETS = ("soft", "hard")
+
+
+@final
+class JointOptim(Method):
+    """Two stages: predictions replace the labels, then a new network learns the new labels.
+
+    Formula, with p the prediction, y the label of the row as it is now (a distribution), q the
+    even distribution over classes, and p_mean the mean prediction of the batch over all ranks:
+
+        first stage:  -sum_k y_k log p_k - alpha sum_k q_k log p_mean_k - beta sum_k p_k log p_k
+        second stage: -sum_k y_k log p_k
+
+    The first stage keeps a high learning rate, at which a network does not memorise. From
+    ``update_from`` on, each of its epochs ends by making y the mean prediction of the last
+    ``average_over`` epochs. The second term keeps the network from putting all rows in one class,
+    the third makes predictions sharp.
+
+    Defaults are those of the authors' code, where 200 epochs of the first stage, with updates
+    from the 70th on by the mean of 10 epochs, are followed by 120 of the second; here they are
+    parts of the run. If fewer epochs have passed, the mean is over those. A row that an epoch
+    leaves out counts as it was last predicted. It keeps N x C numbers for each epoch of the mean,
+    and twice more.
+
+    Args:
+        alpha: Factor of the second term.
+        beta: Factor of the third term.
+        first_stage: Part of the run that is the first stage, in (0, 1).
+        update_from: Part of the run after which labels are updated, in [0, first_stage).
+        average_over: Part of the run whose predictions are averaged, in (0, 1]; at least an epoch.
+        targets: "soft" takes the mean prediction as label, "hard" its most likely class.
+
+    Raises:
+        ArgumentError: If an option is out of its range.
+
+    Examples:
+        >>> method = JointOptim(alpha=0.0, beta=0.0)
+        >>> labels = torch.tensor([0, 1])
+        >>> method.start(Facts(labels=labels, num_classes=4, num_epochs=320, seed=0))
+        >>> method(Rows(torch.zeros(2, 4), labels, torch.arange(2)))
+        tensor([1.3863, 1.3863])
+        >>> method.restart()
+        Restart(epoch=200, is_rate_constant=True)
+
+    Reference:
+        Tanaka et al., "Joint Optimization Framework for Learning with Noisy Labels", CVPR 2018.
+    """
+
+    labels: Tensor
+    history: Tensor
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        beta: float = 0.5,
+        first_stage: float = 0.625,
+        update_from: float = 0.21875,
+        average_over: float = 0.03125,
+        targets: str = "soft",
+    ) -> None:
+        super().__init__()
+        check_interval("alpha", alpha, low=0)
+        check_interval("beta", beta, low=0)
+        check_interval("first_stage", first_stage, low=0, high=1, open_low=True, open_high=True)
+        check_interval("update_from", update_from, low=0, high=1)
+        check_interval("average_over", average_over, low=0, high=1, open_low=True)
+        check_choice("targets", targets, TARGETS)
+        if update_from >= first_stage:
+            raise ArgumentError(
+                f"update_from must be under first_stage ({first_stage}), got {update_from}"
+            )
+        self.alpha, self.beta = alpha, beta
+        self.first_stage, self.update_from = first_stage, update_from
+        self.average_over, self.targets = average_over, targets
+
+    def start(self, facts: Facts) -> None:
+        """The given labels are the first ones, and what rows count as until they are predicted."""
+        super().start(facts)
+        given = functional.one_hot(facts.labels, facts.num_classes).float()
+        self.predictions = RowMemory(given)
+        self.register_buffer("labels", given)
+        whole = facts.num_epochs
+        window = max(1, round(self.average_over * whole))
+        self.register_buffer("history", given.new_zeros(window, *given.shape))
+        self._first_epochs = min(max(1, round(self.first_stage * whole)), max(1, whole - 1))
+        self._is_first_stage = True
+
+    def restart(self) -> Restart | None:
+        """The second stage; none in a run of one epoch."""
+        if self._first_epochs == self.facts.num_epochs:
+            return None
+        return Restart(self._first_epochs, is_rate_constant=True)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Enters the stage of this epoch."""
+        self._is_first_stage = epoch < self._first_epochs
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Loss of every row, shape (B,); the first stage also keeps the predictions."""
+        log_p = precise(rows.logits).log_softmax(1)
+        losses = -(self.labels[rows.row] * log_p).sum(1)
+        if not self._is_first_stage:
+            return losses
+        p = log_p.exp()
+        self.predictions.write(rows.row, p)
+        return losses + self.alpha * self._prior(log_p) - self.beta * (p * log_p).sum(1)
+
+    def _prior(self, log_p: Tensor) -> Tensor:
+        """Values (B,) whose mean over the rows of all ranks is -sum_k q_k log p_mean_k.
+
+        Each row has the whole value, and the part of the gradient that goes through its own
+        prediction; so ranks need each other's mean, and not each other's gradients.
+        """
+        log_mean = self._log_mean(log_p.detach())
+        share = (log_p - log_mean).exp().mean(1)
+        return share.detach() - share - log_mean.mean()
+
+    def _log_mean(self, log_p: Tensor) -> Tensor:
+        """Logarithm of the mean prediction over all ranks, shape (C,)."""
+        sums = torch.logsumexp(log_p, 0)
+        # The number of rows travels with the sums, in one message.
+        mine = torch.cat([sums, sums.new_tensor([math.log(len(log_p))])])
+        whole = torch.logsumexp(self.facts.gather(mine.unsqueeze(0)), 0)
+        return whole[:-1] - whole[-1]
+
+    def end_epoch(self, epoch: int) -> None:
+        """Takes the epoch into the average, and updates the labels if it is time to."""
+        if epoch >= self._first_epochs:
+            return
+        self.history[epoch % len(self.history)] = self.predictions.values
+        if epoch + 1 < self.update_from * self.facts.num_epochs:
+            return
+        mean = self.history.sum(0) / min(epoch + 1, len(self.history))
+        if self.targets == "hard":
+            mean = functional.one_hot(mean.argmax(1), mean.shape[1]).to(mean.dtype)
+        self.labels.copy_(mean)
+
+    def share(self) -> None:
+        """Gives all ranks the predictions of all rows."""
+        self.predictions.share(self.facts.total)
+
+    def extra_repr(self) -> str:
+        """The options, for ``repr``."""
+        return (
+            f"alpha={self.alpha}, beta={self.beta}, first_stage={self.first_stage}, "
+            f"update_from={self.update_from}, average_over={self.average_over}, "
+            f"targets={self.targets!r}"
+        )

@@ -1,0 +1,146 @@
+"""Rows weighted by how far a step on each would help rows that are trusted."""
+
+import warnings
+from collections.abc import Callable
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, jvp
+from torch.nn import functional
+
+from imae._checks import check_integer
+from imae.data.draws import torch_generator
+from imae.errors import ArgumentError
+from imae.losses.margin import precise
+from imae.methods.method import Facts, Method, Rows
+
+
+@final
+class LearningToReweight(Method):
+    """Learning to reweight: rows count as far as their gradient agrees with that of trusted rows.
+
+    Formula, with l_i the cross entropy of row i, g the gradient of the mean cross entropy of a
+    batch of trusted rows, and B rows in the batch of all ranks:
+
+        u_i = max(0, <g, grad l_i>)
+        loss of row i = B u_i / sum_j u_j l_i, or 0 if all u_j are 0
+
+    so that the mean over the batch is the weighted sum of the publication. There u_i is the
+    derivative of the trusted loss by the weight of row i in one step of gradient descent from
+    weights of 0; the step's length drops out, and what remains is the inner product above. It is
+    computed for all rows in one pass of forward differentiation, exactly, in the precision of the
+    network's weights. Batch normalisation uses the statistics of each batch in both passes, and
+    its running statistics are left alone. State: the number of steps. A step costs about three
+    times a step of CCE when both batches have the same size.
+
+    What differs from the publication: trusted rows are not augmented; they are set aside and
+    never trained on directly (as there); each rank normalises by the statistics of its own share
+    of the batch. The network must be one that torch can differentiate forward.
+
+    Args:
+        batch_size: Trusted rows in a step; all of them if there are fewer.
+
+    Raises:
+        ArgumentError: If ``batch_size`` is under 1.
+
+    Examples:
+        >>> from imae.methods import TrustedRows
+        >>> network = nn.Linear(2, 2, bias=False)
+        >>> trusted = TrustedRows(torch.tensor([[1.0, 0.0]]), torch.tensor([0]))
+        >>> method = LearningToReweight()
+        >>> target = torch.tensor([0, 1])
+        >>> method.start(Facts(target, 2, 1, 0, networks=(network,), trusted=trusted))
+        >>> inputs = torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # one input, with both labels
+        >>> method.weights(Rows(network(inputs), target, torch.arange(2), inputs))
+        tensor([1., 0.])
+
+    Reference:
+        Ren et al., "Learning to reweight examples for robust deep learning", ICML 2018,
+        Algorithm 1.
+    """
+
+    needs_trusted: ClassVar[bool] = True
+
+    def __init__(self, *, batch_size: int = 100) -> None:
+        super().__init__()
+        check_integer("batch_size", batch_size, low=1)
+        self.batch_size = batch_size
+        self._step = 0
+
+    def start(self, facts: Facts) -> None:
+        """Takes the trusted rows.
+
+        Raises:
+            ArgumentError: If there are none.
+        """
+        super().start(facts)
+        if facts.trusted is None or len(facts.trusted.labels) == 0:
+            raise ArgumentError(
+                "method l2rw needs rows whose labels are right: set data.trusted to their number, "
+                "or to validation for the validation part of the data"
+            )
+        self._trusted = facts.trusted
+        with warnings.catch_warnings():
+            # At its first use of forward differentiation torch calls a tool that it deprecates.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            jvp(torch.neg, (torch.zeros(1),), (torch.zeros(1),))
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Loss of every row, shape (B,)."""
+        losses = functional.cross_entropy(precise(rows.logits), rows.target, reduction="none")
+        weights = self.weights(rows).to(losses.dtype)
+        self._step += 1
+        num_rows = self.facts.total(weights.new_tensor(float(len(weights))))
+        return weights * num_rows * losses
+
+    def weights(self, rows: Rows) -> Tensor:
+        """Weight of every row, shape (B,): none negative, their sum over all ranks 1 or 0."""
+        assert rows.inputs is not None
+        network = self.facts.networks[0]
+        inputs, labels = self._trusted_batch(rows.inputs)
+        named = network.named_parameters()
+        parameters = {name: each.detach() for name, each in named if each.requires_grad}
+        with torch.autocast(rows.inputs.device.type, enabled=False):
+            direction = grad(_losses(network, inputs, labels, mean=True))(parameters)
+            of_rows = _losses(network, rows.inputs, rows.target, mean=False)
+            with torch.no_grad():
+                agreement: Tensor = jvp(of_rows, (parameters,), (direction,))[1]
+        useful = agreement.relu()
+        total = self.facts.total(useful.sum())
+        return useful / total.masked_fill(total == 0, 1)
+
+    def _trusted_batch(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Trusted rows of this step, the same on all ranks."""
+        inputs, labels = self._trusted.inputs, self._trusted.labels
+        # The step decides what is drawn, so that a resumed run draws what it would have drawn.
+        draws = torch_generator(self.facts.seed, "trusted batch", self._step)
+        drawn = torch.randperm(len(labels), generator=draws)[: self.batch_size].to(labels.device)
+        return inputs[drawn].to(like), labels[drawn].to(like.device)
+
+    def extra_repr(self) -> str:
+        """The option, for ``repr``."""
+        return f"batch_size={self.batch_size}"
+
+    def get_extra_state(self) -> int:
+        """The number of steps so far."""
+        return self._step
+
+    def set_extra_state(self, state: int) -> None:
+        """Goes on from a number of steps."""
+        self._step = state
+
+
+def _losses(
+    network: nn.Module, inputs: Tensor, target: Tensor, *, mean: bool
+) -> Callable[[dict[str, Tensor]], Tensor]:
+    """Cross entropy of each row, or its mean, as a function of the network's parameters."""
+
+    def losses(parameters: dict[str, Tensor]) -> Tensor:
+        # Copies take what batch normalisation would write into its running statistics.
+        buffers = {name: each.clone() for name, each in network.named_buffers()}
+        logits = functional_call(network, {**parameters, **buffers}, (inputs,))
+        reduction = "mean" if mean else "none"
+        return functional.cross_entropy(precise(logits), target, reduction=reduction)
+
+    return losses
