@@ -26,3 +26,10 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path):
 def test_more_lines_than_colours_stay_apart(tmp_path):
     _, svg = draw(tmp_path, **{f"line {n}": X * n for n in range(9)})
     assert "stroke-dasharray" in svg.read_text()
+
+
+def test_many_labels_stand_beside_the_lines_without_a_warning(tmp_path):
+    few, _ = draw(tmp_path / "few", **{f"method {n}": X * n for n in range(10)})
+    many, _ = draw(tmp_path / "many", **{f"method {n}": X * n for n in range(28)})
+    width = slice(16, 20)  # of the header of a PNG
+    assert few.read_bytes()[width] < many.read_bytes()[width]

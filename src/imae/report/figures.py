@@ -17,6 +17,7 @@ from imae.report.formats import printable
 # A palette that stays apart for colour-blind readers (Okabe and Ito), on a white ground.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLES = ("-", "--", "-.", ":")
+_MOST_WITHIN = 10  # labels for which there is room within the axes
 
 
 def save_lines(
@@ -46,7 +47,9 @@ def save_lines(
         The files written.
     """
     figure_class = import_extra("matplotlib.figure", extra="plot").Figure
-    figure = figure_class(figsize=(6.4, 4.2), layout="constrained")
+    is_crowded = len(lines) > _MOST_WITHIN
+    size = (8.6, max(4.2, 0.2 * len(lines))) if is_crowded else (6.4, 4.2)
+    figure = figure_class(figsize=size, layout="constrained")
     axes = figure.subplots()
     for number, heights in enumerate(lines.values()):
         style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
@@ -60,7 +63,8 @@ def save_lines(
     axes.grid(alpha=0.3)
     # A name may hold a dollar or begin with an underscore, and neither means anything there.
     axes.set_title(printable(title)).set_parse_math(False)
-    for entry, label in zip(axes.legend().get_texts(), lines, strict=True):
+    legend = figure.legend(loc="outside right upper") if is_crowded else axes.legend()
+    for entry, label in zip(legend.get_texts(), lines, strict=True):
         entry.set_text(printable(label))
         entry.set_parse_math(False)
     return _save(figure, Path(folder) / name)
