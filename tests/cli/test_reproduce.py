@@ -1,0 +1,59 @@
+import pytest
+
+from imae.cli.app import main
+
+ONE = ["--set", "machine.threads=1", "--set", "machine.accelerator=cpu"]
+
+
+def test_the_recipes_and_the_cells_of_one_are_listed(capsys):
+    assert main(["reproduce", "--list"]) == 0
+    shown = capsys.readouterr().out
+    for name in ("weights", "cifar10", "t_ablation", "abnormal_examples", "cnn8"):
+        assert name in shown
+    assert main(["reproduce", "cifar10", "--list", "--budget", "paper"]) == 0
+    cells = capsys.readouterr().out.split()
+    assert len(cells) == 36
+    assert "resnet56-40-imae" in cells
+
+
+def test_nothing_to_train_is_written_at_once(tmp_path, capsys):
+    assert main(["reproduce", "weights", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "| IMAE, T = 16 | 354.113342 | 354.113 | yes |" in shown
+    assert (tmp_path / "weights.png").exists()
+
+
+def test_a_cell_is_run_resumed_and_its_table_rebuilt(tmp_path, capsys):
+    out = ["--out", str(tmp_path), "--budget", "tiny"]
+    only = ["--only", "printed"]
+    assert main(["reproduce", "stability", *out, *only, *ONE]) == 0
+    assert "printed-seed123 ended after" in capsys.readouterr().out
+    table = (tmp_path / "table.md").read_bytes()
+    assert main(["reproduce", "stability", *out, *only, *ONE]) == 2
+    assert "go on with --resume" in capsys.readouterr().err
+    assert main(["reproduce", "stability", *out, *only, *ONE, "--resume"]) == 0
+    assert "1 of 1 runs are done already" in capsys.readouterr().out
+    (tmp_path / "table.md").unlink()
+    assert main(["reproduce", "stability", *out[:2], "--rebuild"]) == 0
+    assert (tmp_path / "table.md").read_bytes() == table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cifra10"], "did you mean cifar10"),
+        (["cifar10", "--budget", "huge"], "budget must be one of"),
+        (["cifar10", "--only", "resnet"], "no such cell"),
+        (["cifar10", "--seeds", "0"], "seeds must be at least 1"),
+        (["cifar10", "--set", "optimizer.lr=fast"], "optimizer.lr"),
+        (["cifar10", "--rebuild", "--resume"], "leave the other options out"),
+        (["cifar10", "--rebuild"], "no recipe was run here"),
+    ],
+)
+def test_mistakes_are_one_line_and_write_nothing(arguments, message, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["reproduce", *arguments, "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not out.exists()
