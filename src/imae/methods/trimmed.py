@@ -24,7 +24,7 @@ class Trimmed(Method):
 
     so that the mean over the batch is the mean over its kept rows, on all ranks together. All
     rows count during the warm-up. Every curve falls with the margin, so rows are ranked by it,
-    exactly and without ties where losses round to 0. State: one bit a row.
+    exactly and without ties where losses round to 0. State: one byte a row.
 
     What differs from the publication: the authors' code trains nine times, first on all rows
     and then in eight rounds, each from new start weights and with the best network by held-out
@@ -55,7 +55,7 @@ class Trimmed(Method):
 
     Reference:
         Shen and Sanghavi, "Learning with bad training data via iterative trimmed loss
-        minimization", ICML 2019, Algorithm 1.
+        minimization", ICML 2019.
     """
 
     is_kept: Tensor

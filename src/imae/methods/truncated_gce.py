@@ -25,10 +25,10 @@ class TruncatedGCEMethod(Method):
 
     With v held fixed a pruned row sends no gradient; chosen with the network held fixed, v makes
     the loss smallest, so that both steps lower the same sum. All rows count during the warm-up.
-    The batch is averaged over all its rows, pruned ones included. State: one bit a row.
+    The batch is averaged over all its rows, pruned ones included. State: one byte a row.
 
-    What differs from the publication: rows are chosen by the network as it is, where the
-    authors took the best network so far by held-out accuracy (a run need not hold rows out). The
+    What differs from the publication: rows are chosen by the network as it is; the code in
+    common use takes the best network so far by test accuracy, which no run should look at. The
     40 of 120 epochs before the first pruning and the 10 between two are parts of the run, and the
     first part is longer: in a short run whole classes are not learned by a third of it, and a
     class that is pruned as a whole hardly comes back. A search that would prune every row changes
@@ -55,7 +55,7 @@ class TruncatedGCEMethod(Method):
 
     Reference:
         Zhang and Sabuncu, "Generalized cross entropy loss for training deep neural networks with
-        noisy labels", NeurIPS 2018, Eq. (8) to (10) and Algorithm 1.
+        noisy labels", NeurIPS 2018, Eq. (8) and Algorithm 1.
     """
 
     is_kept: Tensor
