@@ -21,6 +21,11 @@ def test_no_noise_has_a_name(make_run):
     assert read_run(make_run(noise=None)).noise == "none"
 
 
+def test_a_file_of_labels_stands_for_noise(make_run):
+    folder = make_run(noise=None, extra={"data": {"name": "digits", "labels": "made/noisy.csv"}})
+    assert read_run(folder).noise == "labels noisy.csv"
+
+
 def test_a_network_chosen_by_the_program_has_a_name(make_run):
     assert read_run(make_run(extra={"model": {"name": None}})).model == "automatic"
 
@@ -81,7 +86,7 @@ def test_a_damaged_file_is_named_in_one_line(make_run, name, content):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("3", "line 1: must be a JSON object"),
+        ("3", "line 1: must hold a JSON object"),
         ("{}", "line 1: has no step"),
         ('{"step": "1"}', "line 1: step must be a number or null"),
         ('{"step": true}', "line 1: step must be a number or null"),

@@ -1,20 +1,16 @@
 """What each training row went through: its probability and its weight, epoch by epoch."""
 
-import re
-import zipfile
-import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import DataError
+from imae.records import RunFolder
 
 NUM_BINS = 20
-_EPOCH_FILE = re.compile(r"epoch-(\d{5,})\.npz")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,26 +80,16 @@ def read_labels(folder: Path) -> Labels | None:
     Raises:
         DataError: If the file is damaged.
     """
-    path = folder / "labels.npz"
-    arrays = _read_arrays(path, required=("given", "class_names"), optional=("clean",))
-    if arrays is None:
+    run = RunFolder(folder)
+    if not run.has_labels():
         return None
-    given, clean = arrays["given"], arrays.get("clean")
-    for name, labels in {"given": given, "clean": clean}.items():
-        if labels is not None and (labels.dtype.kind not in "iu" or labels.shape != given.shape):
-            raise DataError(
-                f"{path}: {name} must be integers of shape (N,), "
-                f"got {labels.dtype} of shape {labels.shape}"
-            )
-    if given.ndim != 1 or arrays["class_names"].dtype.kind != "U":
-        raise DataError(f"{path}: labels must be a list and class names text")
-    return Labels(given, clean, tuple(map(str, arrays["class_names"].ravel())))
+    labels = run.labels()
+    return Labels(labels.given, labels.clean, tuple(labels.class_names.tolist()))
 
 
 def list_epochs(folder: Path) -> list[int]:
     """The epochs whose dynamics a run folder holds, in order."""
-    names = (path.name for path in (folder / "dynamics").glob("epoch-*.npz"))
-    return sorted(int(found[1]) for found in map(_EPOCH_FILE.fullmatch, names) if found)
+    return RunFolder(folder).epochs()
 
 
 def gather(folder: Path, labels: Labels, epochs: Collection[int]) -> dict[int, dict[str, Gathered]]:
@@ -118,20 +104,20 @@ def gather(folder: Path, labels: Labels, epochs: Collection[int]) -> dict[int, d
         DataError: If a file is damaged or has another number of rows than the labels.
     """
     kinds = labels.kinds()
+    run = RunFolder(folder)
+    present = set(run.epochs())
     gathered: dict[int, dict[str, Gathered]] = {}
     for epoch in epochs:
-        path = folder / "dynamics" / f"epoch-{epoch:05d}.npz"
-        arrays = _read_arrays(path, required=("margin", "weight"))
-        if arrays is None:
+        if epoch not in present:
             continue
-        for name, values in arrays.items():
-            if values.shape != labels.given.shape or values.dtype.kind != "f":
-                raise DataError(
-                    f"{path}: {name} must be floats of shape {labels.given.shape}, "
-                    f"got {values.dtype} of shape {values.shape}"
-                )
+        shown = run.dynamics(epoch)
+        if len(shown.margin) != len(labels.given):
+            raise DataError(
+                f"{folder}: epoch {epoch} shows {len(shown.margin)} rows, the labels are of "
+                f"{len(labels.given)}; the dynamics are not those of this run"
+            )
         gathered[epoch] = {
-            kind: _gather_rows(arrays["margin"][rows], arrays["weight"][rows])
+            kind: _gather_rows(shown.margin[rows], shown.weight[rows])
             for kind, rows in kinds.items()
         }
     return gathered
@@ -154,21 +140,3 @@ def _gather_rows(margin: NDArray[np.floating], weight: NDArray[np.floating]) -> 
     counts, _ = np.histogram(p, bins=NUM_BINS, range=(0, 1))
     measured = weight[np.isfinite(weight)].astype(np.float64)
     return Gathered(counts.astype(np.int64), float(measured.sum()), len(measured))
-
-
-def _read_arrays(
-    path: Path, *, required: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, NDArray[Any]] | None:
-    try:
-        with path.open("rb") as file:  # closed whatever numpy makes of it
-            arrays = np.load(file, allow_pickle=False)
-            if isinstance(arrays, np.ndarray):
-                raise ValueError("one array without a name")
-            names = [*required, *(name for name in optional if name in arrays)]
-            return {name: np.asarray(arrays[name]) for name in names}
-    except FileNotFoundError:
-        return None
-    except KeyError as error:
-        raise DataError(f"{path}: an array is missing ({error})") from None
-    except (ValueError, EOFError, OSError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read ({error}); the file is damaged") from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from imae.errors import ArgumentError, DataError
+from imae.records import RunFolder
 
 ACCURACIES = (
     "test_accuracy",
@@ -40,7 +41,8 @@ class RunRecord:
     Args:
         folder: The run folder.
         data: Name of the data.
-        noise: Kind and rate of the noise that was added, ``"none"`` for none.
+        noise: Kind and rate of the noise that was added, or the file of the given labels;
+            ``"none"`` for neither.
         model: Name of the network.
         loss: Name of the method alone, such as ``"imae"``.
         method: Name of the method with its arguments, such as ``"imae:T=8"``.
@@ -118,31 +120,38 @@ def read_run(folder: str | os.PathLike[str]) -> RunRecord:
         DataError: If it is no run folder or one of its files is damaged; the message names the
             file.
     """
-    folder = Path(folder)
-    if not (folder / "config.json").is_file():
-        raise DataError(f"{folder} is not a run folder: it has no config.json")
-    where = folder / "config.json"
-    config = _object(where) or {}
+    run = RunFolder(folder)
+    if not run.exists():
+        raise DataError(f"{run.path} is not a run folder: it has no config.json")
+    where = run.path / "config.json"
+    config = run.config()
     loss = _text(config, "method", "name", where=where)
     return RunRecord(
-        folder=folder,
+        folder=run.path,
         data=_text(config, "data", "name", where=where),
-        noise="none" if config.get("noise") is None else plain_text(config["noise"]),
+        noise=_noise(config),
         model=_text(config, "model", "name", where=where, default="automatic"),
         loss=loss,
         method=loss + _arguments(config, where),
         seed=plain_text(config.get("seed")),
         config=config,
-        environment=_object(folder / "env.json") or {},
-        history=_history(folder / "history.jsonl"),
-        result=_result(folder / "result.json"),
-        progress=_object(folder / "progress.json"),
+        environment=run.env(),
+        history=_history(run),
+        result=_result(run),
+        progress=run.progress(),
     )
 
 
 def plain_text(value: object) -> str:
     """A plain value as text: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _noise(config: Mapping[str, Any]) -> str:
+    labels = config["data"].get("labels")
+    if labels is not None:
+        return f"labels {Path(plain_text(labels)).name}"
+    return "none" if config.get("noise") is None else plain_text(config["noise"])
 
 
 def _arguments(config: Mapping[str, Any], where: Path) -> str:
@@ -170,8 +179,8 @@ def _text(
     return value
 
 
-def _result(path: Path) -> dict[str, Any] | None:
-    result = _object(path)
+def _result(folder: RunFolder) -> dict[str, Any] | None:
+    path, result = folder.path / "result.json", folder.result()
     if result is not None:
         _check_row(result, str(path))
         for moment in ("best", "best_test", "final"):
@@ -180,39 +189,10 @@ def _result(path: Path) -> dict[str, Any] | None:
     return result
 
 
-def _object(path: Path) -> dict[str, Any] | None:
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    value = _parse(text, str(path))
-    if not isinstance(value, dict):
-        raise DataError(f"{path}: must hold a JSON object, holds {type(value).__name__}")
-    return value
-
-
-def _parse(text: bytes, where: str) -> Any:
-    try:
-        return json.loads(text.decode("utf-8"), parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8, endless nesting
-        raise DataError(f"{where}: is not valid JSON ({error}); the file is damaged") from None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON number")
-
-
-def _history(path: Path) -> tuple[HistoryRow, ...]:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return ()
-    lines = content.split(b"\n")
-    lines.pop()  # empty, or a line that the run is still writing
+def _history(folder: RunFolder) -> tuple[HistoryRow, ...]:
     rows: list[HistoryRow] = []
-    for number, line in enumerate(lines, start=1):
-        where = f"{path}, line {number}"
-        row = _parse(line, where)
+    for number, row in enumerate(folder.history(), start=1):
+        where = f"{folder.path / 'history.jsonl'}, line {number}"
         _check_row(row, where)
         if row.get("step") is None:
             raise DataError(f"{where}: has no step")

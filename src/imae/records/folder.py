@@ -2,55 +2,22 @@
 
 import contextlib
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from imae._files import whole_file
 from imae.errors import DataError, ImaeError
+from imae.records.reading import check_lengths, parse_object, read_arrays
+from imae.records.rows import EpochDynamics, RunLabels
+from imae.records.writing import explained_writing, plain
 
-_DYNAMICS = re.compile(r"epoch-(\d+)\.npz")
+_DYNAMICS = re.compile(r"epoch-(\d{5,})\.npz")
 _locked: set[Path] = set()  # record locks do not hold against one's own process
-
-
-@dataclass(frozen=True, eq=False)
-class RunLabels:
-    """Labels of the rows a run trained on, in training order.
-
-    Args:
-        row_ids: Id of every row, shape (N,), strings.
-        given: Given labels, shape (N,), integers in [0, C).
-        class_names: Names of the classes, shape (C,), strings.
-        clean: True labels where they are known, shape (N,).
-    """
-
-    row_ids: NDArray[np.str_]
-    given: NDArray[np.int64]
-    class_names: NDArray[np.str_]
-    clean: NDArray[np.int64] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class EpochDynamics:
-    """What the training pass of one epoch showed of every row, in the order of the labels.
-
-    Args:
-        margin: Log-odds of the given label, float32, shape (N,); NaN for a row not seen.
-        predicted: Most likely class, int32, shape (N,); -1 for a row not seen.
-        weight: L1 norm of the gradient of the row's loss with respect to its logits, float32,
-            shape (N,); NaN for a row not seen.
-    """
-
-    margin: NDArray[np.float32]
-    predicted: NDArray[np.int32]
-    weight: NDArray[np.float32]
 
 
 class RunFolder:
@@ -92,16 +59,34 @@ class RunFolder:
         self._write("config.json", config)
 
     def env(self) -> dict[str, Any]:
-        """Versions, device, threads and machine."""
-        return self._read("env.json")
+        """Versions, device, threads and machine; empty while the run has not written them."""
+        return self._read_if_there("env.json") or {}
 
     def write_env(self, env: Mapping[str, Any]) -> None:
         """Writes versions, device, threads and machine."""
         self._write("env.json", env)
 
+    def preparation(self) -> dict[str, Any]:
+        """How rows become inputs of the network: class names, shape and statistics.
+
+        Raises:
+            DataError: If the run has not written it, or it cannot be read.
+        """
+        content = self._read_if_there("preparation.json")
+        if content is None:
+            raise DataError(
+                f"{self.path / 'preparation.json'}: there is no such file, as in runs of an "
+                "earlier version; train the run again"
+            )
+        return content
+
+    def write_preparation(self, preparation: Mapping[str, Any]) -> None:
+        """Writes how rows become inputs of the network."""
+        self._write("preparation.json", preparation)
+
     def result(self) -> dict[str, Any] | None:
         """Best and final measures, or None while the run has not ended."""
-        return self._read("result.json") if (self.path / "result.json").exists() else None
+        return self._read_if_there("result.json")
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes best and final measures."""
@@ -109,7 +94,7 @@ class RunFolder:
 
     def progress(self) -> dict[str, Any] | None:
         """How far the run is, or None if it has not begun."""
-        return self._read("progress.json") if (self.path / "progress.json").exists() else None
+        return self._read_if_there("progress.json")
 
     def write_progress(
         self, *, step: int, total_steps: int, seconds: float, status: str, message: str = ""
@@ -119,13 +104,19 @@ class RunFolder:
         self._write("progress.json", {**progress, "status": status, "message": message})
 
     def history(self) -> list[dict[str, Any]]:
-        """One row for each evaluation, in order of ``step``; a line half written is left out."""
-        return [json.loads(line) for line in self._history_lines()]
+        """One row for each evaluation, in order of ``step``; a line half written is left out.
+
+        Raises:
+            DataError: If a line is damaged.
+        """
+        where = self.path / "history.jsonl"
+        lines = enumerate(self._history_lines(), start=1)
+        return [parse_object(line, f"{where}, line {number}") for number, line in lines]
 
     def append_history(self, row: Mapping[str, Any]) -> None:
         """Adds a row and waits until it is on the disk."""
         path = self.path / "history.jsonl"
-        line = json.dumps(_plain(row), allow_nan=False).encode() + b"\n"
+        line = json.dumps(plain(row), allow_nan=False).encode() + b"\n"
         with self._writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
@@ -140,7 +131,8 @@ class RunFolder:
             step: Last step whose evaluation stays.
             num_epochs: Epochs whose dynamics stay.
         """
-        lines = [line for line in self._history_lines() if json.loads(line)["step"] <= step]
+        both = zip(self._history_lines(), self.history(), strict=True)
+        lines = [line for line, row in both if row["step"] <= step]
         with self._writing(self.path / "history.jsonl"):
             with whole_file(self.path / "history.jsonl") as file:
                 file.write(b"".join(line + b"\n" for line in lines))
@@ -149,11 +141,22 @@ class RunFolder:
                     self._dynamics_file(epoch).unlink()
             (self.path / "result.json").unlink(missing_ok=True)
 
+    def has_labels(self) -> bool:
+        """Whether the run has written down the labels it trains on."""
+        return (self.path / "labels.npz").exists()
+
     def labels(self) -> RunLabels:
-        """Labels of the rows trained on."""
-        with np.load(self.path / "labels.npz", allow_pickle=False) as arrays:
-            clean = arrays.get("clean")
-            return RunLabels(arrays["row_ids"], arrays["given"], arrays["class_names"], clean)
+        """Labels of the rows trained on.
+
+        Raises:
+            DataError: If they are not there, or cannot be read.
+        """
+        path = self.path / "labels.npz"
+        kinds = {"row_ids": "U", "given": "iu", "class_names": "U", "clean": "iu"}
+        arrays = read_arrays(path, kinds, optional="clean")
+        names = arrays.pop("class_names")
+        check_lengths(path, arrays)
+        return RunLabels(arrays["row_ids"], arrays["given"], names, arrays.get("clean"))
 
     def write_labels(self, labels: RunLabels) -> None:
         """Writes the labels of the rows trained on."""
@@ -166,9 +169,15 @@ class RunFolder:
         return sorted(int(name[1]) for name in names if name)
 
     def dynamics(self, epoch: int) -> EpochDynamics:
-        """What an epoch, counted from 1, showed of every row."""
-        with np.load(self._dynamics_file(epoch), allow_pickle=False) as arrays:
-            return EpochDynamics(arrays["margin"], arrays["predicted"], arrays["weight"])
+        """What an epoch, counted from 1, showed of every row.
+
+        Raises:
+            DataError: If it is not there, or cannot be read.
+        """
+        path = self._dynamics_file(epoch)
+        arrays = read_arrays(path, {"margin": "f", "predicted": "i", "weight": "f"})
+        check_lengths(path, arrays)
+        return EpochDynamics(**arrays)
 
     def write_dynamics(self, epoch: int, dynamics: EpochDynamics) -> None:
         """Writes what an epoch, counted from 1, showed of every row."""
@@ -209,8 +218,8 @@ class RunFolder:
                 _locked.discard(path)
 
     def _sweep(self) -> None:
-        for folder in (self.path, self.checkpoints, self.path / "dynamics"):
-            for stray in folder.glob(".*.tmp"):
+        for name in (".", "checkpoints", "dynamics", "weights"):
+            for stray in (self.path / name).glob(".*.tmp"):
                 stray.unlink(missing_ok=True)
 
     def _history_lines(self) -> list[bytes]:
@@ -223,19 +232,24 @@ class RunFolder:
         return self.path / "dynamics" / f"epoch-{epoch:05d}.npz"
 
     def _read(self, name: str) -> dict[str, Any]:
-        path = self.path / name
-        try:
-            content = json.loads(path.read_text("utf-8"))
-        except FileNotFoundError:
-            raise DataError(f"{path}: there is no such file; {self.path} is no run") from None
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read ({error})") from None
-        if not isinstance(content, dict):
-            raise DataError(f"{path}: must hold an object")
+        content = self._read_if_there(name)
+        if content is None:
+            path = self.path / name
+            raise DataError(f"{path}: there is no such file; {self.path} is no run")
         return content
 
+    def _read_if_there(self, name: str) -> dict[str, Any] | None:
+        path = self.path / name
+        try:
+            text = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+        return parse_object(text, str(path))
+
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        text = json.dumps(_plain(content), indent=2, allow_nan=False)
+        text = json.dumps(plain(content), indent=2, allow_nan=False)
         with self._writing(self.path / name), whole_file(self.path / name) as file:
             file.write(text.encode() + b"\n")
 
@@ -247,34 +261,3 @@ class RunFolder:
     def _writing(self, path: Path) -> Iterator[None]:
         with explained_writing(path, self.path):
             yield
-
-
-@contextlib.contextmanager
-def explained_writing(path: Path, run: Path) -> Iterator[None]:
-    """Turns a failure to write into one line that says how to go on.
-
-    Args:
-        path: What is being written.
-        run: The run folder it belongs to.
-
-    Raises:
-        ImaeError: If the disk is full, the folder is not writable, and so on.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise ImaeError(
-            f"{path}: cannot be written ({error.strerror or error}); mend that, then go on with: "
-            f"imae train --resume {run}"
-        ) from error
-
-
-def _plain(value: Any) -> Any:
-    """The value with numbers that JSON does not know replaced by None."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
