@@ -74,6 +74,21 @@ def test_a_file_then_settings_then_options(run, table, tmp_path):
     assert config["train"]["batch_size"] == 30
 
 
+def test_labels_of_a_file(run, table, tmp_path):
+    with np.load(table) as arrays:
+        rows = np.flatnonzero(arrays["split"] == "train")
+        lines = [f"{row},{(arrays['y'][row] + 1) % 3}" for row in rows]
+    labels = tmp_path / "labels.csv"
+    labels.write_text("\n".join(["row_id,label", *lines]))
+    out = tmp_path / "run"
+    result = run(table, "--labels", labels, "--steps", 1, "--hold-out", 0, "--out", out)
+    assert result.exit_code == 0, result.exception
+    found = RunFolder(out).labels()
+    shown = [f"{row},{label}" for row, label in zip(found.row_ids, found.given, strict=True)]
+    assert sorted(shown) == sorted(lines)
+    assert found.clean is None
+
+
 def test_a_dry_run_shows_everything_and_writes_nothing(run, table, tmp_path):
     before = set(tmp_path.rglob("*"))
     result = run(table, "--dry-run", "--epochs", 3)
@@ -97,6 +112,7 @@ def test_all_mistakes_are_printed_one_a_line(table, capsys):
     [
         (["--epochs", "1"], ArgumentError, "give DATA"),
         (["digitz"], DataError, "did you mean digits"),
+        (["digits", "--noise", "pairs:0.4", "--labels", "x"], ArgumentError, "give one of them"),
         (["--resume", "x", "--seed", "1"], ArgumentError, "give no others"),
         (["digits", "--config", "missing.json"], ArgumentError, "cannot be read"),
     ],

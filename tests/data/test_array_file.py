@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from imae.data.array_file import load_array_file
+from imae.data.array_file import load_array_file, read_inputs
 from imae.data.array_images import ArrayImages
 from imae.data.table import Table
 from imae.errors import DataError
@@ -97,3 +97,12 @@ def test_refuses(tmp_path, arrays, message):
     with pytest.raises(DataError, match=message) as caught:
         load_array_file(path)
     assert str(caught.value).startswith(str(path))
+
+
+def test_inputs_and_ids_without_labels(tmp_path):
+    inputs, ids = read_inputs(save(tmp_path, features=np.eye(2), row_ids=["a", "b"], y=["x"]))
+    assert inputs.values.tolist() == [[1, 0], [0, 1]]
+    assert ids.tolist() == ["a", "b"]
+    assert read_inputs(save(tmp_path, x=pixels(3, 4, 4)))[1].tolist() == ["0", "1", "2"]
+    with pytest.raises(DataError, match=r"2 rows of inputs but row_ids of shape \(1,\)"):
+        read_inputs(save(tmp_path, x=np.eye(2), row_ids=["a"]))

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from imae.data.array_images import ArrayImages, channel_statistics
-from imae.data.fitted import fit_preparation
+from imae.data.fitted import fit_preparation, standardise
 from imae.data.hashed_text import hash_text
 from imae.data.split import Data
 from imae.data.table import Table
+from imae.errors import DataError
 
 
 def data_of(table_split, train, test) -> Data:
@@ -46,3 +47,33 @@ def test_other_inputs_stay_as_they_are(table_split):
     texts = hash_text(["a", "b", "c"])
     data = data_of(table_split, texts, texts)
     assert fit_preparation(data) is data
+
+
+def test_the_statistics_stay_with_the_table_and_bring_new_rows_to_its_scale(table_split):
+    train = Table(np.array([[1], [2], [6]], np.float32), columns=("age",))
+    inputs = fit_preparation(data_of(table_split, train, train)).train.inputs
+    assert inputs.mean == (3.0,)
+    assert inputs.std == pytest.approx((np.std([1, 2, 6]),))
+    ids = np.array(["a", "b", "c"])
+    again = standardise(train, inputs.mean, inputs.std, row_ids=ids, source="new")
+    assert again.values.tobytes() == inputs.values.tobytes()
+    assert again.take(np.array([1])).columns == ("age",)
+
+
+def test_the_largest_numbers_are_scaled_without_a_warning(table_split):
+    most = np.finfo(np.float32).max
+    train = Table(np.array([[most], [-most], [0]], np.float32))
+    data = fit_preparation(data_of(table_split, train, train))
+    assert data.test.inputs.values.ravel() == pytest.approx([1.2247, -1.2247, 0], abs=1e-3)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_row_that_no_scale_can_hold_is_named(table_split, sign):
+    train = Table(np.array([[0, 1e-9], [0, 2e-9], [0, 3e-9]], np.float32), columns=("a", "b"))
+    far = np.zeros((3, 2), np.float32)
+    far[1, 1] = sign * 1e30
+    with pytest.raises(DataError, match=r"x: row 'row 1', column 'b': -?1e\+30 is too far"):
+        fit_preparation(data_of(table_split, train, Table(far, columns=("a", "b"))))
+    far[1, 1] = sign * 1e28
+    largest = fit_preparation(data_of(table_split, train, Table(far))).test.inputs.values
+    assert np.isfinite(largest).all()

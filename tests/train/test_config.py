@@ -6,7 +6,7 @@ from imae.train.reading import known_keys
 
 
 def config(**settings):
-    return Config(data={"name": "digits"}, **settings)
+    return Config(**{"data": {"name": "digits"}, **settings})
 
 
 def test_the_papers_settings_can_be_said():
@@ -54,6 +54,9 @@ def test_it_is_frozen_and_survives_json():
         ({"schedule": {"name": "steps", "at": [1], "every": 1}}, "not both"),
         ({"schedule": {"name": "one_cycle", "warm_up": 1}}, "warm-up of its own"),
         ({"machine": {"devices": 0}}, "greater than or equal to 1"),
+        ({"machine": {"strategy": "fsdp", "channels_last": True}}, "channels_last is for"),
+        ({"machine": {"strategy": "fsdp", "precision": "16-mixed"}}, "16-mixed is for"),
+        ({"noise": "symmetric:0.4", "data": {"name": "x", "labels": "y"}}, "give one of them"),
         ({"log": ["paper"]}, "csv"),
     ],
 )
@@ -64,5 +67,6 @@ def test_values_out_of_range_are_refused(settings, message):
 
 def test_values_just_inside_are_taken():
     config(seed=0, noise="symmetric:0", model={"name": "package.module:network"})
+    config(machine={"strategy": "fsdp", "precision": "bf16-mixed"})
     TrainConfig(average=0.5, clip=1e-9, epochs=1)
     ScheduleConfig(name="steps", every=1, divide_by=1.01)

@@ -66,7 +66,12 @@ def test_onnx_gives_the_same_logits_for_any_number_of_rows(digits_run, rows, tmp
         np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
     facts = session.get_modelmeta().custom_metadata_map
     assert json.loads(facts["class_names"]) == list("0123456789")
-    assert json.loads(facts["preparation"]) == {"kind": "images", "mean": [0.3053], "std": [0.3759]}
+    assert json.loads(facts["preparation"]) == {
+        "kind": "images",
+        "mean": [0.3053],
+        "std": [0.3759],
+        "shape": [1, 8, 8],
+    }
 
 
 def test_torch_gives_the_same_logits_for_any_number_of_rows(digits_run, rows, tmp_path):
@@ -112,14 +117,16 @@ def test_no_path_of_this_machine_is_written_and_nothing_is_said(
 def test_a_table_is_described_by_its_columns_and_statistics(small_run, tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("b,a,c,label\n" + "".join(f"{i},{i * i},7,{'xy'[i % 2]}\n" for i in range(9)))
-    facts = describe(small_run(path))
+    run, expected = small_run(path), load(path).train.inputs.values
+    path.unlink()
+    facts = describe(run)
     preparation = facts["preparation"]
     assert facts["class_names"] == ["x", "y"]
     assert facts["input_shape"] == [3]
-    assert (preparation["kind"], preparation["columns"]) == ("features", ("b", "a", "c"))
+    assert (preparation["kind"], preparation["columns"]) == ("features", ["b", "a", "c"])
     raw = np.array([[i, i * i, 7] for i in range(9)])
     prepared = (raw - preparation["mean"]) / preparation["std"]
-    np.testing.assert_allclose(prepared, load(path).train.inputs.values, rtol=1e-6)
+    np.testing.assert_allclose(prepared, expected, rtol=1e-6)
 
 
 def test_photos_are_described(small_run, tmp_path):
@@ -149,10 +156,10 @@ def test_features_of_a_frozen_network_are_described(configure, arrays, monkeypat
     weights = tmp_path / "lite0.pth"
     torch.save(build("efficientnet_lite0", num_classes=1000, seed=1).state_dict(), weights)
     monkeypatch.setenv("IMAE_DATA", str(tmp_path))
-    for module in ("prepare", "export"):
-        monkeypatch.setattr(f"imae.train.{module}.pretrained_weights", lambda _: weights)
+    monkeypatch.setattr("imae.train.frozen.pretrained_weights", lambda _: weights)
     features = {"features": "efficientnet_lite0"}
     run = train(configure(data=features, model={"name": "mlp"}, train={"epochs": 1}))
+    arrays.unlink()
     facts = describe(run)
     assert facts["input_shape"] == [1280]
     assert facts["preparation"]["network"] == "efficientnet_lite0"

@@ -14,7 +14,6 @@ from imae.train.predict import (
     Predictions,
     check_output,
     load_network,
-    load_training,
     predict,
     save_predictions,
     write_bytes,
@@ -117,7 +116,7 @@ def test_features_of_a_frozen_network(configure, arrays, monkeypatch, tmp_path):
     weights = tmp_path / "lite0.pth"
     torch.save(build("efficientnet_lite0", num_classes=1000, seed=1).state_dict(), weights)
     monkeypatch.setenv("IMAE_DATA", str(tmp_path))
-    monkeypatch.setattr("imae.train.prepare.pretrained_weights", lambda _: weights)
+    monkeypatch.setattr("imae.train.frozen.pretrained_weights", lambda _: weights)
     run = train(
         configure(
             data={"features": "efficientnet_lite0"}, model={"name": "mlp"}, train={"epochs": 1}
@@ -125,6 +124,8 @@ def test_features_of_a_frozen_network(configure, arrays, monkeypatch, tmp_path):
     )
     is_test = content["split"] == "test"
     np.savez(tmp_path / "new.npz", images=content["x"][is_test])
+    arrays.unlink()
+    shutil.rmtree(tmp_path / "features")
     predictions = predict(run, tmp_path / "new.npz")
     hits = predictions.labels == content["clean_labels"][is_test]
     assert hits.mean() == pytest.approx(run.result["final"]["test_accuracy"])
@@ -182,29 +183,20 @@ def test_no_run_and_a_run_without_weights(digits_run, tmp_path):
         load_network(Run(started.path), "best")
     with pytest.raises(ArgumentError, match="which must be one of final, best"):
         load_network(Run(started.path), "last")
-    with pytest.raises(DataError, match=r"labels\.npz: cannot be read \(No such file"):
-        load_training(Run(started.path))
-    (started.path / "labels.npz").write_text("damaged")
-    with pytest.raises(DataError, match=r"labels\.npz: cannot be read \(it is damaged\)"):
-        load_training(Run(started.path))
+    with pytest.raises(DataError, match=r"preparation\.json: there is no such file, as in runs of"):
+        predict(started.path, "digits")
 
 
-def test_training_data_that_is_gone_or_has_changed(table_run, tmp_path):
-    source = tmp_path / "people.csv"
-    kept = source.read_text()
+def test_a_run_folder_is_enough(table_run, tmp_path):
     new = tmp_path / "new.csv"
     new.write_text("income,share\n7000,0.1\n")
-    assert len(predict(table_run, new)) == 1
-    source.write_text(kept.replace(",a", ",z"))
-    with pytest.raises(DataError, match="is not what this run was trained on, it has other cla"):
-        predict(table_run, new)
-    source.write_text("\n".join(kept.splitlines()[:31]))
-    with pytest.raises(DataError, match="is not what this run was trained on, it has other rows"):
-        predict(table_run, new)
-    source.unlink()
-    with pytest.raises(DataError, match=r"trained on .*people\.csv, which is needed") as caught:
-        predict(table_run, new)
-    assert "\n" not in str(caught.value)
+    expected = predict(table_run, new)
+    moved = tmp_path / "elsewhere"
+    shutil.move(table_run.path, moved)
+    (tmp_path / "people.csv").unlink()
+    found = predict(moved, new)
+    assert found.probabilities.tolist() == expected.probabilities.tolist()
+    assert found.class_names == ("a", "b", "c")
 
 
 def test_rows_that_do_not_fit(digits_run, table_run, tmp_path):

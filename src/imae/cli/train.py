@@ -34,6 +34,9 @@ def train(
     T: float | None = typer.Option(None, "--T", help="T of IMAE: how far uncertain rows lead."),
     model: str | None = typer.Option(None, help="Network [one that suits the data]."),
     noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
+    labels: Path | None = typer.Option(
+        None, help="File of given labels by row id, in place of those in DATA."
+    ),
     seed: int | None = typer.Option(None, help="Seed of every draw [123]."),
     epochs: int | None = typer.Option(None, help="Passes over the data [40]."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
@@ -48,6 +51,9 @@ def train(
     init: Path | None = typer.Option(None, help="File of start weights."),
     devices: int | None = typer.Option(None, help="Processes, one a device [1]."),
     nodes: int | None = typer.Option(None, help="Machines, under torchrun [1]."),
+    strategy: str | None = typer.Option(
+        None, help="Of several processes each has the whole network (ddp) or a part (fsdp) [ddp]."
+    ),
     root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
     out: Path | None = typer.Option(None, help="Run folder [runs/NAME-TIME]."),
     log: list[str] | None = typer.Option(
@@ -70,6 +76,7 @@ def train(
     flags = {
         "data.name": data,
         "data.root": root,
+        "data.labels": labels,
         "data.hold_out": hold_out,
         "data.features": features,
         "method.name": loss,
@@ -84,6 +91,7 @@ def train(
         "optimizer.lr": lr,
         "machine.devices": devices,
         "machine.nodes": nodes,
+        "machine.strategy": strategy,
         "out": out,
         "log": ",".join(log) if log else None,
     }

@@ -65,6 +65,23 @@ def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
     return assemble(divide(columns, splits), name=path.stem, class_names=class_names)
 
 
+def read_inputs(path: Path) -> tuple[Inputs, NDArray[np.str_]]:
+    """The inputs in such a file and their ids; labels are neither needed nor read.
+
+    Raises:
+        DataError: If the file or a row of it cannot be used; the message says which and why.
+    """
+    where = str(path)
+    arrays = _read(path)
+    inputs = _inputs(arrays[_only(arrays, _INPUTS, where)], pad=0, flip=False, where=where)
+    ids = arrays.get("row_ids")
+    if ids is None:
+        return inputs, position_ids(len(inputs))
+    if ids.shape != (len(inputs),):
+        raise DataError(f"{where}: {len(inputs)} rows of inputs but row_ids of shape {ids.shape}")
+    return inputs, written_ids(list(map(str, _list(ids))), source=where)
+
+
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     if path.suffix.lower() == ".npz":
         return read_npz(path, (*_INPUTS, *_LABELS, *_OPTIONAL))

@@ -1,5 +1,6 @@
 """Preparation that is learnt from the training rows and used on all."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from imae.data.array_images import ArrayImages, channel_statistics
 from imae.data.split import Data, Split
 from imae.data.table import Table
+from imae.errors import DataError
 
 
 def fit_preparation(data: Data) -> Data:
@@ -15,6 +17,9 @@ def fit_preparation(data: Data) -> Data:
 
     Features get mean 0 and deviation 1 in training; images in memory get the channel means and
     deviations of the training images. Other inputs come back as they are.
+
+    Raises:
+        DataError: If a row is too far from the training rows to be brought to their scale.
 
     Examples:
         >>> table = Table(np.array([[1.0], [3.0]], np.float32))
@@ -27,17 +32,61 @@ def fit_preparation(data: Data) -> Data:
         centre = train.values.mean(axis=0, dtype=np.float64)
         scale = train.values.std(axis=0, dtype=np.float64)
         scale[scale == 0] = 1.0  # a column of one value says nothing
-        return data.map_splits(lambda split: _standardised(split, centre, scale))
+
+        def scaled(split: Split) -> Split:
+            assert isinstance(split.inputs, Table), "all splits of one source are of one kind"
+            table = standardise(
+                split.inputs, centre, scale, row_ids=split.row_ids, source=data.name
+            )
+            return replace(split, inputs=table)
+
+        return data.map_splits(scaled)
     if isinstance(train, ArrayImages):
         mean, std = channel_statistics(train.pixels)
         return data.map_splits(lambda split: _normalised(split, mean, std))
     return data
 
 
-def _standardised(split: Split, centre: NDArray[np.float64], scale: NDArray[np.float64]) -> Split:
-    assert isinstance(split.inputs, Table), "all splits of one source are of one kind"
-    values = ((split.inputs.values - centre) / scale).astype(np.float32)
-    return replace(split, inputs=Table(values))
+def standardise(
+    table: Table,
+    mean: Sequence[float] | NDArray[np.float64],
+    std: Sequence[float] | NDArray[np.float64],
+    *,
+    row_ids: NDArray[np.str_],
+    source: str,
+) -> Table:
+    """The table minus the mean, over the deviation, of the rows that were trained on.
+
+    Args:
+        table: Features as they were written, shape (N, F).
+        mean: Mean of every feature in training, shape (F,).
+        std: Deviation of every feature in training, shape (F,), positive.
+        row_ids: Ids of the rows, shape (N,), for messages.
+        source: Where the rows come from, for messages.
+
+    Raises:
+        DataError: If a number becomes too large for float32; the message names the row.
+
+    Examples:
+        >>> table = Table(np.array([[5.0]], np.float32))
+        >>> standardise(table, [1.0], [2.0], row_ids=np.array(["a"]), source="new").values
+        array([[2.]], dtype=float32)
+    """
+    centre, scale = np.asarray(mean, np.float64), np.asarray(std, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = ((table.values - centre) / scale).astype(np.float32)
+        # A sum is finite only if all of it is: no mask of the table's size.
+        is_finite = np.isfinite(values.sum(axis=1, dtype=np.float64))
+    if not is_finite.all():
+        row = int(is_finite.argmin())
+        column = int(np.isfinite(values[row]).argmin())
+        name = column if table.columns is None else repr(table.columns[column])
+        raise DataError(
+            f"{source}: row {str(row_ids[row])!r}, column {name}: {table.values[row, column]:g} is "
+            f"too far from the rows trained on (mean {centre[column]:g}, deviation "
+            f"{scale[column]:g}); mend or remove it"
+        )
+    return replace(table, values=values, mean=tuple(centre.tolist()), std=tuple(scale.tolist()))
 
 
 def _normalised(split: Split, mean: tuple[float, ...], std: tuple[float, ...]) -> Split:

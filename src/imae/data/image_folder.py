@@ -84,7 +84,7 @@ def _images(path: Path, prefixes: Sequence[str]) -> tuple[list[str], list[object
         if not classes:
             raise DataError(f"{path / prefix}: holds no class folders; give one folder a class")
         for label in classes:
-            found = _images_below(path / prefix / label)
+            found = images_below(path / prefix / label)
             if not found:
                 raise DataError(f"{path / prefix / label}: class folder holds no image; remove it")
             names.extend(f"{prefix}{label}/{name}" for name in found)
@@ -100,7 +100,12 @@ def _folders(path: Path) -> list[str]:
         raise _unlisted(error) from error
 
 
-def _images_below(folder: Path) -> list[str]:
+def images_below(folder: Path) -> list[str]:
+    """Names of all images below a folder, with forward slashes, sorted; none that is hidden.
+
+    Raises:
+        DataError: If a folder cannot be listed.
+    """
     found = []
 
     def fail(error: OSError) -> None:

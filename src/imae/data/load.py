@@ -92,8 +92,8 @@ def load(
     if is_known:
         data = SOURCES.build(str(name_or_path), **given)
     else:
-        path = _existing(name_or_path)
-        data = LAYOUTS.build(_layout(path), path=path, **given)
+        path = existing_path(name_or_path)
+        data = LAYOUTS.build(layout_of(path), path=path, **given)
         if on_bad_image == "fail":
             check_present(data)
     if on_bad_image == "skip":
@@ -104,7 +104,12 @@ def load(
     return data if is_known and not in_memory else fit_preparation(data)
 
 
-def _existing(name_or_path: str | Path) -> Path:
+def existing_path(name_or_path: str | Path) -> Path:
+    """The path of one's own data.
+
+    Raises:
+        DataError: If there is none; a known set of a similar name is suggested.
+    """
     path = Path(name_or_path)
     try:
         if path.exists():
@@ -119,7 +124,12 @@ def _existing(name_or_path: str | Path) -> Path:
     raise DataError(f"{name_or_path}: {reason}; the known set is asked for by its bare name")
 
 
-def _layout(path: Path) -> str:
+def layout_of(path: Path) -> str:
+    """Which of ``LAYOUTS`` lies at the path: "folder", "manifest" or "arrays".
+
+    Raises:
+        DataError: If it is none of them.
+    """
     suffix = path.suffix.lower()
     if path.is_dir():
         return "folder"

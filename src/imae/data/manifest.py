@@ -54,7 +54,7 @@ def load_manifest(
     Raises:
         DataError: If the file or a row of it cannot be used; the message says which and why.
     """
-    file: ColumnFile = ParquetFile(path) if path.suffix.lower() == ".parquet" else CsvFile(path)
+    file = open_columns(path)
     roles = find_roles(
         file,
         label_column=label_column,
@@ -68,12 +68,13 @@ def load_manifest(
     inputs: Inputs
     if roles.path is not None:
         folder = path.parent if root is None else root
-        names = confined_names(folder, _strings(values[roles.path]), source=str(path))
+        names = confined_names(folder, as_texts(values[roles.path]), source=str(path))
         inputs = ImageFiles(folder, names, resize=resize, crop=crop, flip=flip)
     elif roles.text is not None:
-        inputs = hash_text(_strings(values[roles.text]))
+        inputs = hash_text(as_texts(values[roles.text]))
     else:
-        inputs = Table(np.ascontiguousarray(numbers[:, : len(roles.features)]))
+        features = np.ascontiguousarray(numbers[:, : len(roles.features)])
+        inputs = Table(features, columns=roles.features)
     columns = Columns(
         source=str(path),
         inputs=inputs,
@@ -82,18 +83,27 @@ def load_manifest(
         clean_labels=values[roles.clean_label] if roles.clean_label else None,
         weights=np.ascontiguousarray(numbers[:, -1]) if roles.weight else None,
     )
-    splits = _strings(values[roles.split]) if roles.split else None
+    splits = as_texts(values[roles.split]) if roles.split else None
     return assemble(divide(columns, splits), name=path.stem)
+
+
+def open_columns(path: Path) -> ColumnFile:
+    """A CSV or Parquet file, by its ending.
+
+    Raises:
+        DataError: If it cannot be read, or its header is of no use.
+    """
+    return ParquetFile(path) if path.suffix.lower() == ".parquet" else CsvFile(path)
 
 
 def _row_ids(roles: Roles, values: dict[str, list[object]], *, source: str) -> NDArray[np.str_]:
     named = roles.row_id or roles.path
     if named is None:
         return position_ids(len(values[roles.label]))
-    return written_ids(_strings(values[named]), source=source)
+    return written_ids(as_texts(values[named]), source=source)
 
 
-def _strings(values: Sequence[object]) -> list[str]:
+def as_texts(values: Sequence[object]) -> list[str]:
     """Cells as text; one that is not there is empty text."""
     return [
         value.decode("utf-8", "replace")

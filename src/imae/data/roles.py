@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from imae.data.column_file import ColumnFile
 from imae.errors import DataError
 
-_LABEL_NAMES = ("label", "labels", "target", "y")
-_ID_NAMES = ("row_id", "id")
+LABEL_NAMES = ("label", "labels", "target", "y")
+ID_NAMES = ("row_id", "id")
 
 
 @dataclass(frozen=True)
@@ -61,19 +61,19 @@ def find_roles(
         if name is not None:
             _check_there(file, name)
     free = [name for name in file.names if name not in (feature_columns or ())]
-    label = label_column or _only(file, free, _LABEL_NAMES)
+    label = label_column or only_column(file, free, LABEL_NAMES)
     if label is None:
         raise DataError(
-            f"{file.path}: line 1 has no column {' or '.join(_LABEL_NAMES)}; "
-            f"say which holds the labels with label_column (columns: {_listing(file.names)})"
+            f"{file.path}: line 1 has no column {' or '.join(LABEL_NAMES)}; "
+            f"say which holds the labels with label_column (columns: {listing(file.names)})"
         )
-    path = path_column or _only(file, free, ("path",))
-    text = text_column or _only(file, free, ("text",))
+    path = path_column or only_column(file, free, ("path",))
+    text = text_column or only_column(file, free, ("text",))
     others = {
-        "row_id": _only(file, free, _ID_NAMES),
-        "clean_label": _only(file, free, ("clean_label",)),
-        "split": _only(file, free, ("split",)),
-        "weight": _only(file, free, ("weight",)),
+        "row_id": only_column(file, free, ID_NAMES),
+        "clean_label": only_column(file, free, ("clean_label",)),
+        "split": only_column(file, free, ("split",)),
+        "weight": only_column(file, free, ("weight",)),
     }
     features = tuple(feature_columns or ())
     if path is None and text is None and feature_columns is None:
@@ -83,7 +83,7 @@ def find_roles(
         found = [name for name in (path, text, *features) if name]
         raise DataError(
             f"{file.path}: line 1 must name either paths or texts or features as inputs, "
-            f"found {_listing(found)}"
+            f"found {listing(found)}"
         )
     return Roles(label=label, path=path, text=text, features=features, **others)
 
@@ -91,17 +91,33 @@ def find_roles(
 def _check_there(file: ColumnFile, name: str) -> None:
     if name not in file.names:
         near = difflib.get_close_matches(name, file.names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"columns: {_listing(file.names)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"columns: {listing(file.names)}"
         raise DataError(f"{file.path}: line 1 has no column {name!r}; {hint}")
 
 
-def _only(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> str | None:
+def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> str | None:
+    """The one column of these names, None if there is none.
+
+    Args:
+        file: The file, for messages.
+        free: Columns of the file that are not spoken for.
+        names: Names that the column may have.
+
+    Raises:
+        DataError: If there are several.
+    """
     found = [name for name in names if name in free]
     if len(found) > 1:
         raise DataError(f"{file.path}: line 1 has both {' and '.join(found)}; drop all but one")
     return found[0] if found else None
 
 
-def _listing(names: Sequence[str]) -> str:
+def listing(names: Sequence[str]) -> str:
+    """The first few names, for messages.
+
+    Examples:
+        >>> listing(["age", "height"])
+        "'age', 'height'"
+    """
     shown = [repr(name[:40]) for name in names[:8]]
     return ", ".join(shown) + (", ..." if len(names) > 8 else "") if shown else "none"

@@ -1,7 +1,7 @@
 """Rows of numbers held in memory."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -20,6 +20,9 @@ class Table(Inputs):
 
     Args:
         values: Features, shape (N, F), float32, finite.
+        columns: Names of the F features, if they have names.
+        mean: What was taken away from each feature, if anything was.
+        std: What each feature was then divided by.
 
     Raises:
         DataError: If the shape or dtype is another, or a value is NaN or infinite.
@@ -31,6 +34,9 @@ class Table(Inputs):
     """
 
     values: NDArray[np.float32]
+    columns: tuple[str, ...] | None = field(default=None, kw_only=True)
+    mean: tuple[float, ...] | None = field(default=None, kw_only=True)
+    std: tuple[float, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.dtype != np.float32:
@@ -70,7 +76,7 @@ class Table(Inputs):
 
     def take(self, rows: NDArray[np.int64]) -> "Table":
         """The rows at these positions alone."""
-        return Table(self.values[rows])
+        return replace(self, values=self.values[rows])
 
     def content_hash(self) -> str:
         """Hash of all values, their number and order."""

@@ -8,27 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data import array_file, manifest
+from imae.data.array_file import read_inputs
 from imae.data.array_images import ArrayImages
 from imae.data.assemble import position_ids, written_ids
 from imae.data.column_file import ColumnFile
 from imae.data.confine import confined_names
-from imae.data.csv_file import CsvFile
-from imae.data.fitted import fit_preparation
+from imae.data.fitted import standardise
 from imae.data.hashed_text import HashedText, hash_text
 from imae.data.image_files import ImageFiles
-from imae.data.image_folder import _images_below
+from imae.data.image_folder import images_below
 from imae.data.in_memory import read_into_memory
-from imae.data.load import _existing, _layout, load
-from imae.data.parquet_file import ParquetFile
-from imae.data.roles import _ID_NAMES, _LABEL_NAMES, _listing, _only, find_roles
+from imae.data.load import existing_path, layout_of, load
+from imae.data.manifest import as_texts, open_columns
+from imae.data.roles import ID_NAMES, LABEL_NAMES, listing, only_column
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data, Inputs, Split
 from imae.data.table import Table
 from imae.data.unreadable import check_present
 from imae.errors import DataError
 
-_NO_FEATURES = (*_ID_NAMES, *_LABEL_NAMES, "clean_label", "split", "weight")
+_NO_FEATURES = (*ID_NAMES, *LABEL_NAMES, "clean_label", "split", "weight")
 # What Pillow does to make a colour grey; a grey image that became RGB comes back as it was.
 _GREY_WEIGHTS = np.array([19595, 38470, 7471], np.uint32).reshape(1, 3, 1, 1)
 
@@ -57,8 +56,7 @@ class Unlabelled:
 def load_unlabelled(
     name_or_path: str | Path,
     *,
-    like: Data,
-    source: str | Path,
+    like: Inputs,
     options: Mapping[str, Any] | None = None,
     root: str | Path | None = None,
 ) -> Unlabelled:
@@ -72,9 +70,8 @@ def load_unlabelled(
 
     Args:
         name_or_path: Name of a known set, or path of one's own rows.
-        like: The data that was trained on, as ``load`` gives it.
-        source: Name or path that it was loaded by.
-        options: Options that it was loaded with.
+        like: The inputs that were trained on, or ``without_rows`` of how they were prepared.
+        options: Options that they were loaded with.
         root: For a known set the folder its files lie in. For a path the folder that no image may
             lie outside of.
 
@@ -82,66 +79,35 @@ def load_unlabelled(
         DataError: If the rows cannot be read, or are not of the kind and shape trained on.
 
     Examples:
-        >>> digits = load("digits")
-        >>> rows = load_unlabelled("digits", like=digits, source="digits")
+        >>> rows = load_unlabelled("digits", like=load("digits").train.inputs)
         >>> len(rows), rows.inputs.shape
         (355, (1, 8, 8))
     """
     where = str(name_or_path)
-    training = _Training(like.train.inputs, source, dict(options or {}))
+    given = dict(options or {})
     if isinstance(name_or_path, str) and name_or_path in SOURCES:
         data = load(name_or_path, root=root)
         split = data.train if data.test is None else data.test
         rows = Unlabelled(split.inputs, split.row_ids)
     else:
-        path = _existing(name_or_path)
-        rows = _read(path, training, None if root is None else Path(root))
+        path = existing_path(name_or_path)
+        rows = _read(path, like, given, None if root is None else Path(root))
         if len(rows) == 0:
             raise DataError(f"{path}: holds no rows")
-        check_present(Data(where, rows.split(like.class_names)))
-    inputs = _fitting(rows, training, where)
+        check_present(Data(where, rows.split(("any",))))
+    inputs = _fitting(rows, like, where)
     if isinstance(inputs, Table):
-        inputs = _standardised(inputs, training, where)
+        assert isinstance(like, Table), "the two are of one kind"
+        assert like.mean is not None, "a table that was trained on is brought to one scale"
+        assert like.std is not None
+        inputs = standardise(inputs, like.mean, like.std, row_ids=rows.row_ids, source=where)
     return Unlabelled(inputs, rows.row_ids)
 
 
-def unprepared_table(source: str | Path, options: Mapping[str, Any]) -> Table:
-    """The training features of a file as they stand in it, before they are brought to one scale.
-
-    Args:
-        source: CSV, Parquet or array file of features.
-        options: Options that it is loaded with.
-    """
-    path = Path(source)
-    if path.suffix.lower() in array_file.SUFFIXES:
-        data = array_file.load_array_file(path)
-    else:
-        data = manifest.load_manifest(path, **_columns(options))
-    assert isinstance(data.train.inputs, Table), "the same file was a table before"
-    return data.train.inputs
-
-
-def feature_names(source: str | Path, options: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Names of the feature columns of a CSV or Parquet file in training order, else None."""
-    path = Path(source)
-    if path.suffix.lower() not in manifest.SUFFIXES:
-        return None
-    return find_roles(_column_file(path), **_columns(options)).features or None
-
-
-@dataclass(frozen=True, eq=False)
-class _Training:
-    """What is known of the rows that were trained on: their inputs, and where they came from."""
-
-    inputs: Inputs
-    source: str | Path
-    options: dict[str, Any]
-
-
-def _read(path: Path, training: _Training, root: Path | None) -> Unlabelled:
-    layout = _layout(path)
+def _read(path: Path, like: Inputs, options: Mapping[str, Any], root: Path | None) -> Unlabelled:
+    layout = layout_of(path)
     if layout == "folder":
-        names = _images_below(path)
+        names = images_below(path)
         if not names:
             raise DataError(f"{path}: holds no image")
         # Resolved before the root's, as a link may stand above both.
@@ -150,77 +116,65 @@ def _read(path: Path, training: _Training, root: Path | None) -> Unlabelled:
         files = ImageFiles(base, confined_names(base, absolute, source=str(path)))
         return Unlabelled(files, written_ids(names, source=str(path)))
     if layout == "manifest":
-        return _read_columns(path, training, root)
-    return _read_arrays(path)
+        return _read_columns(path, like, options, root)
+    return Unlabelled(*read_inputs(path))
 
 
-def _read_columns(path: Path, training: _Training, root: Path | None) -> Unlabelled:
-    file = _column_file(path)
-    path_column, text_column, features = _input_columns(file, training)
+def _read_columns(
+    path: Path, like: Inputs, options: Mapping[str, Any], root: Path | None
+) -> Unlabelled:
+    file = open_columns(path)
+    path_column, text_column, features = _input_columns(file, like, options)
     named = [name for name in (path_column, text_column) if name is not None]
     free = [name for name in file.names if name not in (*features, *named)]
-    row_id = _only(file, free, _ID_NAMES)
+    row_id = only_column(file, free, ID_NAMES)
     values, numbers = file.read([*named, *([] if row_id is None else [row_id])], features)
     inputs: Inputs
     if path_column is not None:
         folder = path.parent if root is None else root
-        paths = manifest._strings(values[path_column])
+        paths = as_texts(values[path_column])
         inputs = ImageFiles(folder, confined_names(folder, paths, source=str(path)))
     elif text_column is not None:
-        inputs = hash_text(manifest._strings(values[text_column]))
+        assert isinstance(like, HashedText)
+        inputs = hash_text(as_texts(values[text_column]), num_features=like.num_features)
     else:
-        inputs = Table(np.ascontiguousarray(numbers))
+        inputs = Table(np.ascontiguousarray(numbers), columns=features)
     id_column = row_id or path_column
     if id_column is None:
         return Unlabelled(inputs, position_ids(len(inputs)))
-    ids = written_ids(manifest._strings(values[id_column]), source=str(path))
+    ids = written_ids(as_texts(values[id_column]), source=str(path))
     return Unlabelled(inputs, ids)
 
 
 def _input_columns(
-    file: ColumnFile, training: _Training
+    file: ColumnFile, like: Inputs, options: Mapping[str, Any]
 ) -> tuple[str | None, str | None, tuple[str, ...]]:
     """The column of paths, or that of texts, or those of features, as the training rows need."""
-    options = training.options
-    if isinstance(training.inputs, Table):
-        names = feature_names(training.source, options)
+    if isinstance(like, Table):
+        names = like.columns
         if names is None:  # trained on arrays, whose columns have no names
             return None, None, tuple(name for name in file.names if name not in _NO_FEATURES)
         missing = [name for name in names if name not in file.names]
         if missing:
             raise DataError(
-                f"{file.path}: line 1 has no column {_listing(missing)}; trained on "
-                f"{_listing(names)}, given {_listing(file.names)}"
+                f"{file.path}: line 1 has no column {listing(missing)}; trained on "
+                f"{listing(names)}, given {listing(file.names)}"
             )
         return None, None, names
-    kind = "text" if isinstance(training.inputs, HashedText) else "path"
+    kind = "text" if isinstance(like, HashedText) else "path"
     wanted = [name for name in (options.get(f"{kind}_column"), kind) if name is not None]
     found = next((name for name in wanted if name in file.names), None)
     if found is None:
         raise DataError(
             f"{file.path}: line 1 has no column {' or '.join(map(repr, wanted))}, as rows of "
-            f"{_kind(training.inputs)} need; given {_listing(file.names)}"
+            f"{_kind(like)} need; given {listing(file.names)}"
         )
     return (None, found, ()) if kind == "text" else (found, None, ())
 
 
-def _read_arrays(path: Path) -> Unlabelled:
-    where = str(path)
-    arrays = array_file._read(path)
-    name = array_file._only(arrays, array_file._INPUTS, where)
-    inputs = array_file._inputs(arrays[name], pad=0, flip=False, where=where)
-    ids = arrays.get("row_ids")
-    if ids is None:
-        return Unlabelled(inputs, position_ids(len(inputs)))
-    if ids.shape != (len(inputs),):
-        raise DataError(f"{where}: {len(inputs)} rows of inputs but row_ids of shape {ids.shape}")
-    written = list(map(str, array_file._list(ids)))
-    return Unlabelled(inputs, written_ids(written, source=where))
-
-
-def _fitting(rows: Unlabelled, training: _Training, where: str) -> Inputs:
+def _fitting(rows: Unlabelled, like: Inputs, where: str) -> Inputs:
     """The rows as inputs of the training rows' kind, shape and normalisation."""
-    inputs, like = rows.inputs, training.inputs
+    inputs = rows.inputs
     if isinstance(inputs, ImageFiles) and isinstance(like, ImageFiles):
         return replace(inputs, resize=like.resize, crop=like.crop, mean=like.mean, std=like.std)
     if isinstance(inputs, ImageFiles) and isinstance(like, ArrayImages):
@@ -245,31 +199,6 @@ def _decoded(rows: Unlabelled, where: str, *, is_grey: bool) -> ArrayImages:
         return images
     levels = (images.pixels * _GREY_WEIGHTS).sum(1, dtype=np.uint32, keepdims=True) + 0x8000
     return ArrayImages((levels >> 16).astype(np.uint8), mean=(0.0,), std=(1.0,))
-
-
-def _standardised(table: Table, training: _Training, where: str) -> Inputs:
-    known = unprepared_table(training.source, training.options)
-    both = [Unlabelled(each, position_ids(len(each))).split(("any",)) for each in (known, table)]
-    try:
-        with np.errstate(over="ignore"):  # found below
-            prepared = fit_preparation(Data("table", both[0], test=both[1])).test
-    except DataError as error:
-        raise DataError(
-            f"{where}: holds numbers too large to be brought to the scale of the training rows "
-            f"({error})"
-        ) from error
-    assert prepared is not None
-    return prepared.inputs
-
-
-def _column_file(path: Path) -> ColumnFile:
-    return ParquetFile(path) if path.suffix.lower() == ".parquet" else CsvFile(path)
-
-
-def _columns(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that say what columns mean."""
-    names = ("label_column", "path_column", "text_column", "feature_columns")
-    return {name: options[name] for name in names if options.get(name) is not None}
 
 
 def _kind(inputs: Inputs) -> str:

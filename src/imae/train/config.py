@@ -24,6 +24,9 @@ class DataConfig(_Section):
     options: dict[str, Any] = Field(
         default_factory=dict, description="Further options of the data set or the layout."
     )
+    labels: str | None = Field(
+        None, description="File of given labels by row id, in place of those in the data."
+    )
     rows: Positive | None = Field(
         None, description="Train on a sample of so many rows, with the same share of each label."
     )
@@ -146,6 +149,10 @@ class MachineConfig(_Section):
     accelerator: str = Field("auto", description="auto, cpu, gpu, mps or tpu.")
     devices: Positive = Field(1, description="Processes on each machine, one a device.")
     nodes: Positive = Field(1, description="Machines; start the command on each with torchrun.")
+    strategy: Literal["ddp", "fsdp"] = Field(
+        "ddp",
+        description="Of several processes each has the whole network, or a part of each weight.",
+    )
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
         "32-true", description="Number format of the network."
     )
@@ -154,6 +161,14 @@ class MachineConfig(_Section):
     threads: Positive | None = Field(
         None, description="Threads of each process; recorded, for other numbers give other bits."
     )
+
+    @model_validator(mode="after")
+    def _can_be_divided(self) -> "MachineConfig":
+        if self.strategy == "fsdp" and self.channels_last:
+            raise ValueError("channels_last is for strategy ddp: parts of weights have no layout")
+        if self.strategy == "fsdp" and self.precision == "16-mixed":
+            raise ValueError("precision 16-mixed is for strategy ddp; take bf16-mixed")
+        return self
 
 
 class Config(_Section):
@@ -190,4 +205,8 @@ class Config(_Section):
     def _noise_options(self) -> "Config":
         if self.noise is None and (self.noise_map is not None or self.noise_exact):
             raise ArgumentError("noise_map and noise_exact are for noise, and none is given")
+        if self.noise is not None and self.data.labels is not None:
+            raise ArgumentError(
+                "noise and data.labels both say what the given labels are; give one of them"
+            )
         return self

@@ -10,20 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from imae._checks import check_choice
 from imae._extras import import_extra
-from imae.data import ArrayImages, Data, HashedText, ImageFiles, Inputs, Table, extract_features
-from imae.data.sources.root import data_root
-from imae.data.unlabelled import feature_names, unprepared_table
 from imae.errors import ArgumentError
-from imae.models import Network, build, load_weights, pretrained_weights
-from imae.train.config import DataConfig
-from imae.train.predict import load_network, load_training, write_bytes
-from imae.train.prepare import _for_published
+from imae.models import Network
+from imae.train.predict import load_network, write_bytes
+from imae.train.preparation import read_preparation
 from imae.train.run import Run
 
 _QUIET = "torch.onnx._internal.exporter._registration"  # tells of each package that is not there
@@ -54,7 +48,7 @@ def export(
 
     Raises:
         ArgumentError: If the format is unknown, or the network cannot be traced.
-        DataError: If there is no trained run, or its training data is gone.
+        DataError: If there is no trained run.
         ImaeError: If the file cannot be written.
 
     Examples:
@@ -88,65 +82,15 @@ def describe(run: Run) -> dict[str, Any]:
         images for each channel with pixels scaled to [0, 1].
 
     Raises:
-        DataError: If the data that the run was trained on is gone.
+        DataError: If the run folder does not say how its rows are prepared.
     """
-    training = load_training(run)
-    settings = run.config.data
-    inputs = training.train.inputs
-    shape = list(inputs.shape)
-    if settings.features is not None:
-        preparation, shape = _frozen(training, settings)
-    elif isinstance(inputs, Table):
-        columns = feature_names(settings.name, settings.options)
-        table = unprepared_table(settings.name, settings.options)
-        preparation = {"kind": "features", "columns": columns, **_statistics(table.values)}
-    else:
-        preparation = _plain(inputs)
-    model = {"name": run.config.model.name, "arguments": run.config.model.arguments}
+    preparation = read_preparation(run.folder)
     return {
-        "class_names": list(training.class_names),
-        "input_shape": shape,
-        "model": model,
-        "preparation": preparation,
+        "class_names": list(preparation.class_names),
+        "input_shape": list(preparation.input_shape),
+        "model": {"name": run.config.model.name, "arguments": run.config.model.arguments},
+        "preparation": preparation.described,
     }
-
-
-def _plain(inputs: Inputs) -> dict[str, Any]:
-    if isinstance(inputs, HashedText):
-        return {"kind": "texts", "num_features": inputs.num_features}
-    assert isinstance(inputs, ArrayImages | ImageFiles)
-    described: dict[str, Any] = {"kind": "images", "mean": inputs.mean, "std": inputs.std}
-    if isinstance(inputs, ImageFiles):
-        described |= {"resize": inputs.resize, "crop": inputs.crop}
-    return described
-
-
-def _frozen(training: Data, settings: DataConfig) -> tuple[dict[str, Any], list[int]]:
-    """How images become features of a frozen network, and the shape of those."""
-    name = settings.features
-    assert name is not None
-    split = _for_published(name)(training.train)
-    weights = pretrained_weights(name)
-    network = build(name, num_classes=1000)
-    load_weights(network, weights)
-    features = extract_features(  # already in the cache, as the run has made them
-        split,
-        network.features,
-        name=weights.name,
-        cache=data_root() / "features",
-        workers=settings.workers,
-    ).inputs
-    assert isinstance(features, Table)
-    images = _plain(split.inputs)
-    described = {"kind": "frozen_features", "network": name, "images": images}
-    return described | _statistics(features.values), list(features.shape)
-
-
-def _statistics(values: NDArray[np.float32]) -> dict[str, list[float]]:
-    """Mean and deviation of every column, as `imae.data.fitted` takes them."""
-    scale = values.std(axis=0, dtype=np.float64)
-    scale[scale == 0] = 1.0
-    return {"mean": values.mean(axis=0, dtype=np.float64).tolist(), "std": scale.tolist()}
 
 
 def _onnx(network: Network, shape: Sequence[int], texts: Mapping[str, str]) -> bytes:

@@ -10,9 +10,10 @@ from imae.records import RunFolder, RunLabels
 from imae.train.checkpoint import load_checkpoint, save_checkpoint, save_tensors
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics
-from imae.train.environment import describe
+from imae.train.environment import describe as describe_machine
 from imae.train.evaluate import evaluate
 from imae.train.loggers import Logger, build_loggers
+from imae.train.preparation import describe as describe_rows
 from imae.train.state import State
 
 _SECONDS_BETWEEN_PROGRESS = 5.0
@@ -55,8 +56,9 @@ class Journal:
         elif state.is_first:
             threads = state.config.machine.threads
             assert threads is not None
-            self.run.write_env(describe(state.fabric.device, threads))
+            self.run.write_env(describe_machine(state.fabric.device, threads))
             self.run.write_labels(_labels(state))
+            self.run.write_preparation(describe_rows(state.prepared, state.config.data.features))
             # Last: a folder with a configuration is a run that can be resumed.
             self.run.write_config(state.config.model_dump(mode="json"))
         if state.is_first:
@@ -100,10 +102,10 @@ class Journal:
         is_best = validation is not None and validation > state.best_validation
         if is_best:
             state.best_validation = validation
-        if not state.is_first:
-            return
         if is_best:
             self._save_weights("best", state)
+        if not state.is_first:
+            return
         self.run.append_history(row)
         for logger in self._loggers:
             logger.log(row)
@@ -128,9 +130,9 @@ class Journal:
 
     def finish(self, state: State) -> None:
         """Writes the weights and the result."""
+        self._save_weights("final", state)
         if not state.is_first:
             return
-        self._save_weights("final", state)
         history = self.run.history()
         result = {
             **summary(history),
@@ -155,7 +157,9 @@ class Journal:
             "input_shape": list(state.prepared.train.inputs.shape),
             "network": state.network.state_dict(),
         }
-        save_tensors(self.run.path / "weights" / f"{which}.pt", weights)
+        weights = state.whole(weights)
+        if state.is_first:
+            save_tensors(self.run.path / "weights" / f"{which}.pt", weights)
 
     def _progress(self, state: State, status: str, message: str = "") -> None:
         self._last_progress = time.monotonic()

@@ -3,9 +3,8 @@
 import csv
 import io
 import os
-import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,12 @@ from numpy.typing import NDArray
 from imae._checks import check_choice
 from imae._extras import import_extra
 from imae._files import whole_file
-from imae.data import Batches, Data, Split, load, load_unlabelled
+from imae.data import Batches, Split, Table, load_unlabelled
+from imae.data.fitted import standardise
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.models import Network
-from imae.train.prepare import _as_features
+from imae.train.frozen import frozen_features
+from imae.train.preparation import Preparation, read_preparation
 from imae.train.run import Run
 
 SUFFIXES = (".csv", ".parquet")
@@ -55,8 +56,8 @@ def predict(
 ) -> Predictions:
     """The classes of new rows, which need no labels, and the probability of each class.
 
-    The rows are prepared as the training rows were, by statistics of those. They are computed
-    anew, so the data that the run was trained on must still be there.
+    The rows are prepared as the training rows were, by statistics of those that the run folder
+    holds: the data that the run was trained on need not be there.
 
     Args:
         run: The run, or its folder.
@@ -69,8 +70,7 @@ def predict(
 
     Raises:
         ArgumentError: If ``which`` is neither.
-        DataError: If there is no trained run, its training data is gone, or the rows cannot be
-            read or do not fit it.
+        DataError: If there is no trained run, or the rows cannot be read or do not fit it.
 
     Examples:
         >>> import tempfile
@@ -87,14 +87,12 @@ def predict(
     """
     run = run if isinstance(run, Run) else Run(run)
     network = load_network(run, which)
-    training = load_training(run)
+    preparation = read_preparation(run.folder)
     settings = run.config.data
-    rows = load_unlabelled(
-        data, like=training, source=settings.name, options=settings.options, root=root
-    )
-    split = rows.split(training.class_names)
-    if settings.features is not None:
-        split = _features(training, split, run)
+    rows = load_unlabelled(data, like=preparation.like, options=settings.options, root=root)
+    split = rows.split(preparation.class_names)
+    if preparation.features is not None:
+        split = _as_features(split, preparation, run, str(data))
     batches = Batches(
         split,
         run.config.train.evaluate_batch_size,
@@ -104,7 +102,7 @@ def predict(
         workers=settings.workers,
     )
     labels, probabilities = _run(network, batches, progress, str(data))
-    return Predictions(split.row_ids, labels, probabilities, training.class_names)
+    return Predictions(split.row_ids, labels, probabilities, preparation.class_names)
 
 
 def save_predictions(predictions: Predictions, path: str | os.PathLike[str]) -> None:
@@ -177,41 +175,17 @@ def load_network(run: Run, which: str) -> Network:
     return run.load_model(which)
 
 
-def load_training(run: Run) -> Data:
-    """The data that a run was trained on, prepared, without the run's noise.
-
-    Raises:
-        DataError: If it is no longer there, or is no longer what it was.
-    """
-    settings = run.config.data
-    try:
-        data = load(settings.name, root=settings.root, **settings.options)
-    except DataError as error:
-        raise DataError(
-            f"{run.path}: was trained on {settings.name}, which is needed to prepare rows in the "
-            f"same way and cannot be used: {error}"
-        ) from error
-    try:
-        labels = run.folder.labels()
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        # Not numpy's own reason, which for a damaged file is advice to load it unsafely.
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is damaged"
-        raise DataError(f"{run.path / 'labels.npz'}: cannot be read ({reason})") from error
-    has_classes = tuple(labels.class_names.tolist()) == data.class_names
-    if not has_classes or not np.isin(labels.row_ids, data.train.row_ids).all():
-        raise DataError(
-            f"{run.path}: {settings.name} is not what this run was trained on, it has other "
-            f"{'rows' if has_classes else 'classes'}; put the training data back"
-        )
-    return data
-
-
-def _features(training: Data, split: Split, run: Run) -> Split:
-    """The rows' features of the run's frozen network, scaled by those of the training rows."""
-    both = Data(training.name, training.train, test=split)
-    features = _as_features(both, run.config.data).test
-    assert features is not None
-    return features
+def _as_features(split: Split, preparation: Preparation, run: Run, source: str) -> Split:
+    """The rows' features of the run's frozen network, in the scale of the training rows."""
+    scale, settings = preparation.features, run.config.data
+    assert scale is not None
+    assert scale.mean is not None
+    assert scale.std is not None
+    assert settings.features is not None
+    features = frozen_features(settings.features, workers=settings.workers)(split).inputs
+    assert isinstance(features, Table)
+    table = standardise(features, scale.mean, scale.std, row_ids=split.row_ids, source=source)
+    return replace(split, inputs=table)
 
 
 @torch.inference_mode()

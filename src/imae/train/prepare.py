@@ -2,19 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data import ArrayImages, Data, ImageFiles, Split, extract_features, hold_out, load
+from imae.data import Inputs, Split, hold_out, load
 from imae.data.fitted import fit_preparation
-from imae.data.sources.root import data_root
 from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
-from imae.models import PUBLISHED_INPUTS, build, load_weights, pretrained_weights
 from imae.noise import NoisyLabels, parse
-from imae.train.config import Config, DataConfig
+from imae.train.config import Config
 from imae.train.corrupt import corrupt_split
+from imae.train.frozen import frozen_features, published_images
+from imae.train.given_labels import relabel_from_file
 
 _TRUSTED_PER_CLASS = 10
 
@@ -29,6 +30,7 @@ class Prepared:
         test: Rows to report on, if the data has them.
         trusted: Rows with labels known to be right, for methods that learn from some.
         transition: Chance of each given label, by true label, shape (C, C), where it is known.
+        images: The images that a frozen network made features of, if they are trained on.
     """
 
     train: Split
@@ -36,6 +38,7 @@ class Prepared:
     test: Split | None
     trusted: Split | None = None
     transition: NDArray[np.float64] | None = None
+    images: Inputs | None = None
 
     @property
     def is_flipped(self) -> NDArray[np.bool_] | None:
@@ -58,9 +61,15 @@ def prepare(config: Config) -> Prepared:
     """
     settings = config.data
     data = load(settings.name, root=settings.root, **settings.options)
+    images = None
     if settings.features is not None:
-        data = _as_features(data, settings)
+        as_features = frozen_features(settings.features, workers=settings.workers)
+        images = published_images(settings.features, data.train.inputs)
+        data = fit_preparation(data.map_splits(as_features))
     train, validation = data.train, data.validation
+    if settings.labels is not None:
+        skipped = [row.row_id for row in data.skipped]
+        train = relabel_from_file(train, Path(settings.labels), skipped=skipped)
     if settings.rows is not None:
         train = _sampled(train, settings.rows, config.seed)
     train, validation, trusted = _set_trusted_aside(train, validation, config)
@@ -73,7 +82,7 @@ def prepare(config: Config) -> Prepared:
             validation = validation.relabel(corrupt(validation, config.seed + 1).labels)
     if validation is None and settings.hold_out > 0:
         train, validation = hold_out(train, settings.hold_out, config.seed)
-    return Prepared(train, validation, data.test, trusted, transition)
+    return Prepared(train, validation, data.test, trusted, transition, images)
 
 
 def _sampled(train: Split, rows: int, seed: int) -> Split:
@@ -140,46 +149,3 @@ def _counted_transition(train: Split) -> NDArray[np.float64] | None:
     counts += np.eye(train.num_classes) * (counts.sum(1) == 0)  # a class without a row
     transition: NDArray[np.float64] = counts / counts.sum(1, keepdims=True)
     return transition
-
-
-def _as_features(data: Data, settings: DataConfig) -> Data:
-    name = settings.features
-    assert name is not None
-    if name not in PUBLISHED_INPUTS:
-        known = ", ".join(PUBLISHED_INPUTS)
-        raise ArgumentError(f"features must be one of {known}, got {name!r}")
-    weights = pretrained_weights(name)
-    network = build(name, num_classes=1000)
-    load_weights(network, weights)
-    resized = _for_published(name)
-    features = data.map_splits(
-        lambda split: extract_features(
-            resized(split),
-            network.features,
-            name=weights.name,
-            cache=data_root() / "features",
-            workers=settings.workers,
-        )
-    )
-    return fit_preparation(features)
-
-
-def _for_published(name: str) -> Callable[[Split], Split]:
-    """Images prepared the way that the published weights were trained on."""
-    wanted = PUBLISHED_INPUTS[name]
-    mean = tuple(each / 255 for each in wanted.mean)
-    std = tuple(each / 255 for each in wanted.std)
-
-    def prepared(split: Split) -> Split:
-        inputs = split.inputs
-        if isinstance(inputs, ImageFiles):
-            size = wanted.image_size
-            resize = max(inputs.resize, size)
-            return replace(
-                split, inputs=replace(inputs, mean=mean, std=std, crop=size, resize=resize)
-            )
-        if isinstance(inputs, ArrayImages) and inputs.shape[0] == len(mean):
-            return replace(split, inputs=replace(inputs, mean=mean, std=std))
-        raise ArgumentError(f"features of {name} are for colour images")
-
-    return prepared
