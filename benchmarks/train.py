@@ -2,13 +2,17 @@
 
     python benchmarks/train.py --steps 60 --root FOLDER
 
-ResNet-20 on CIFAR-10, batches of 128, one run, the three taken in turns:
+ResNet-20 on CIFAR-10, batches of 128, one run, all kinds taken in turns, and all with the same
+memory layout (``--channels-last`` for the other one):
 
 - bare: forward, backward and step on one batch that lies in memory;
 - ours: the loop of `imae train`, with batches, crops and mirrors, the loss, dynamics, the watch on
   numbers, the learning-rate schedule, and a checkpoint and a row of the history at the end of the
   epoch (its share for each step is counted in); evaluation passes are not training and not timed;
-- plain: a DataLoader with per-image transforms written in torch, as most scripts have it.
+- plain: a DataLoader that pads, crops, mirrors and normalises one image at a time, as most scripts
+  have it: PIL images, by the steps of torchvision's RandomCrop, RandomHorizontalFlip, ToTensor and
+  Normalize; and the same on tensors. Both without worker processes, which would do their work
+  while the other kinds are being timed.
 
 Without CIFAR-10 under ``--root`` the images are random numbers of the same shape, and the output
 says so.
@@ -23,14 +27,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from imae.data import load
+from imae.data import ArrayImages, load
 from imae.errors import ImaeError
 from imae.models import build
 from imae.records import RunFolder
@@ -45,10 +52,13 @@ from imae.train.state import State
 
 BATCH_SIZE = 128
 NUM_ROWS = 50_000
+MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).view(3, 1, 1)
+STD = torch.tensor([0.2470, 0.2435, 0.2616]).view(3, 1, 1)
 TITLES = {
     "bare": "bare forward, backward, step",
     "ours": "imae train, everything on",
-    "plain": "plain loop with a DataLoader",
+    "pil": "plain loop, PIL transforms",
+    "tensor": "plain loop, tensor transforms",
 }
 
 
@@ -56,15 +66,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=60, help="steps of each kind to time")
     parser.add_argument("--root", type=Path, help="folder that holds CIFAR-10")
+    parser.add_argument("--channels-last", action="store_true", help="the layout of all kinds")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     print(
         f"{platform.platform()}, {os.cpu_count()} cores, {arguments.threads} threads, "
-        f"torch {torch.__version__}, Python {platform.python_version()}"
+        f"torch {torch.__version__}, Python {platform.python_version()}, "
+        f"{'channels last' if arguments.channels_last else 'contiguous'}"
     )
     with tempfile.TemporaryDirectory() as folder:
         name, root = found_or_made(Path(folder), arguments.root)
-        state = started(name, root, arguments.threads, Path(folder) / "run")
+        machine = {"threads": arguments.threads, "channels_last": arguments.channels_last}
+        state = started(name, root, machine, Path(folder) / "run")
         with pinned(arguments.threads, torch.device("cpu")):
             compare(state, Path(folder) / "run", arguments.steps)
 
@@ -83,14 +96,14 @@ def found_or_made(folder: Path, root: Path | None) -> tuple[str, Path | None]:
     return "cifar10", root
 
 
-def started(name: str, root: Path | None, threads: int, out: Path) -> State:
+def started(name: str, root: Path | None, machine: dict[str, Any], out: Path) -> State:
     config = Config.model_validate(
         {
             "data": {"name": name, "root": None if root is None else str(root)},
             "noise": "symmetric:0.4",
             "model": {"name": "resnet20"},
             "train": {"batch_size": BATCH_SIZE, "epochs": 1},
-            "machine": {"accelerator": "cpu", "threads": threads},
+            "machine": {"accelerator": "cpu", **machine},
             "out": str(out),
         }
     )
@@ -98,7 +111,13 @@ def started(name: str, root: Path | None, threads: int, out: Path) -> State:
 
 
 def compare(state: State, folder: Path, steps: int) -> None:
-    kinds = {"bare": bare_steps(state), "ours": our_steps(state), "plain": plain_steps(state)}
+    images, labels = plain_images(state)
+    kinds = {
+        "bare": bare_steps(state),
+        "ours": our_steps(state),
+        "pil": plain_steps(PilImages(images, labels), state),
+        "tensor": plain_steps(TensorImages(torch.from_numpy(images), labels), state),
+    }
     wall: dict[str, list[float]] = {kind: [] for kind in kinds}
     busy: dict[str, list[float]] = {kind: [] for kind in kinds}
     for run in kinds.values():
@@ -123,15 +142,16 @@ def compare(state: State, folder: Path, steps: int) -> None:
             ratio = statistics.median(mine / bare for mine, bare in pairs)
             median = statistics.median(seconds[kind])
             print(f"  {title:30} {1e3 * median:8.1f} ms   {ratio:.3f} of bare")
-    print("targets: imae train at most 1.05 of bare, and less than the plain loop")
+    print("targets: imae train at most 1.05 of bare, and less than the plain loops")
 
 
 def bare_steps(state: State) -> Iterator[None]:
-    network, optimizer = plain_network()
+    network, optimizer = plain_network(state)
     batch = next(iter(state.batches.epoch(0)))
+    inputs = batch.inputs.contiguous(memory_format=layout(state))
     while True:
         optimizer.zero_grad()
-        loss = functional.cross_entropy(network(batch.inputs), batch.target)
+        loss = functional.cross_entropy(network(inputs), batch.target)
         torch.autograd.backward(loss)
         optimizer.step()
         yield
@@ -145,45 +165,78 @@ def our_steps(state: State) -> Iterator[None]:
             yield
 
 
-def plain_steps(state: State) -> Iterator[None]:
-    network, optimizer = plain_network()
-    pixels = torch.from_numpy(state.prepared.train.inputs.pixels)  # type: ignore[attr-defined]
-    images = PerImage(pixels, torch.from_numpy(state.prepared.train.labels))
-    loader: DataLoader[tuple[Tensor, Tensor]]
+def plain_steps(images: Dataset[tuple[Tensor, Tensor]], state: State) -> Iterator[None]:
+    network, optimizer = plain_network(state)
     loader = DataLoader(images, batch_size=BATCH_SIZE, shuffle=True)
     while True:
         for inputs, target in loader:
             optimizer.zero_grad()
+            inputs = inputs.contiguous(memory_format=layout(state))
             loss = functional.cross_entropy(network(inputs), target)
             torch.autograd.backward(loss)
             optimizer.step()
             yield
 
 
-def plain_network() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+def plain_network(state: State) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     network = build("resnet20", num_classes=10, seed=0)
+    network = network.to(memory_format=layout(state))  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(
         network.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4
     )
     return network, optimizer
 
 
-@dataclasses.dataclass(frozen=True)
-class PerImage(Dataset[tuple[Tensor, Tensor]]):
-    """Images that are padded, cropped, mirrored and normalised one at a time."""
+def layout(state: State) -> torch.memory_format:
+    is_last = state.config.machine.channels_last
+    return torch.channels_last if is_last else torch.contiguous_format
 
-    pixels: Tensor
+
+def plain_images(state: State) -> tuple[NDArray[np.uint8], Tensor]:
+    """The training images as they are kept in arrays, shape (N, 32, 32, 3), and their labels."""
+    inputs = state.prepared.train.inputs
+    assert isinstance(inputs, ArrayImages)
+    images = np.ascontiguousarray(inputs.pixels.transpose(0, 2, 3, 1))
+    return images, torch.from_numpy(state.prepared.train.labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class PilImages(Dataset[tuple[Tensor, Tensor]]):
+    """Images that go through PIL one at a time, step by step as torchvision takes them."""
+
+    images: NDArray[np.uint8]
     labels: Tensor
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
-        image = functional.pad(self.pixels[row].float() / 255, (4, 4, 4, 4))
+        image = ImageOps.expand(Image.fromarray(self.images[row]), border=4, fill=0)
+        top, left = (int(torch.randint(0, 9, (1,)).item()) for _ in range(2))
+        image = image.crop((left, top, left + 32, top + 32))
+        if torch.rand(1) < 0.5:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        pixels = torch.from_numpy(np.array(image, np.uint8, copy=True)).permute(2, 0, 1)
+        tensor = pixels.contiguous().to(torch.float32).div(255)
+        return tensor.sub_(MEAN).div_(STD), self.labels[row]
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorImages(Dataset[tuple[Tensor, Tensor]]):
+    """The same in torch, for those who have written that themselves."""
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        image = functional.pad(self.images[row].permute(2, 0, 1).float() / 255, (4, 4, 4, 4))
         top, left, mirror = torch.randint(9, (3,)).tolist()
         image = image[:, top : top + 32, left : left + 32]
         image = image.flip(2) if mirror % 2 else image
-        return (image - 0.48) / 0.25, self.labels[row]
+        return (image - MEAN) / STD, self.labels[row]
 
 
 def written_per_epoch(state: State, folder: Path) -> float:

@@ -19,3 +19,8 @@ def test_it_follows_the_weights_and_takes_over_buffers():
     assert not average.network.training
     assert not any(each.requires_grad for each in average.network.parameters())
     assert network.training
+    average.start_from(network)
+    assert average.network.weight.tolist() == [2.0, 2.0]
+    with torch.no_grad():
+        network.weight.fill_(3.0)
+    assert average.network.weight.tolist() == [2.0, 2.0]

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from imae.errors import DataError, ImaeError
+from imae.train import train
 from imae.train.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -42,9 +43,12 @@ def test_every_one_that_is_kept_can_be_loaded(tmp_path):
     assert [load_tensors(path)["step"] for path in list_checkpoints(tmp_path)] == [1, 2, 3]
 
 
-def test_damage_anywhere_is_noticed_and_the_one_before_is_taken(tmp_path):
-    save(tmp_path, 1, 2)
-    newest = list_checkpoints(tmp_path)[-1]
+def test_damage_anywhere_is_noticed_and_the_one_before_is_taken(configure):
+    small = {"name": "mlp", "arguments": {"hidden": 8}}
+    run = train(configure(model=small, train={"epochs": 2}, optimizer={"name": "adam"}))
+    folder = run.folder.checkpoints
+    before, newest = list_checkpoints(folder)
+    before = load_tensors(before)["step"]
     whole = newest.read_bytes()
     draws = np.random.default_rng(0)
     damaged = [whole[:size] for size in draws.integers(0, len(whole), 100)]
@@ -52,10 +56,11 @@ def test_damage_anywhere_is_noticed_and_the_one_before_is_taken(tmp_path):
         flipped = bytearray(whole)
         flipped[place] ^= 1 << int(draws.integers(8))
         damaged.append(bytes(flipped))
+    assert len(damaged) == 200
     for content in damaged:
         newest.write_bytes(content)
         said = []
-        assert load_checkpoint(tmp_path, said.append)["step"] == 1
+        assert load_checkpoint(folder, said.append)["step"] == before
         assert said == [
             f"{newest}: damaged, its checksum does not hold; trying the checkpoint before it"
         ]
@@ -69,6 +74,16 @@ def test_without_its_checksum_it_does_not_count(tmp_path, manifest):
     said = []
     assert load_checkpoint(tmp_path, said.append) is None
     assert len(said) == 1
+    reason = "is missing" if manifest is None else "damaged, its checksum does not hold"
+    assert reason in said[0]
+
+
+def test_a_file_that_is_not_there_is_called_missing(tmp_path):
+    save(tmp_path, 1)
+    path = list_checkpoints(tmp_path)[0]
+    path.unlink()
+    with pytest.raises(DataError, match=r"step-000000001\.pt: is missing"):
+        load_tensors(path)
 
 
 def test_code_never_runs(tmp_path):

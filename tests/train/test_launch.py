@@ -1,11 +1,17 @@
 """Whole runs: what they give, how they end, and that an interrupted one ends the same."""
 
+import contextlib
 import json
 import multiprocessing
 import resource
+import runpy
+import shutil
 import signal
+import socket
+import subprocess
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +20,13 @@ import torch
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import Run, Stopped, resume, train
-from imae.train.checkpoint import list_checkpoints, load_tensors
+from imae.train.checkpoint import list_checkpoints, load_checkpoint, load_tensors
 from imae.train.journal import Journal
 from imae.train.launch import default_folder
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["imae.train.launch", "lightning_fabric"])
+MOMENTS = ("created", "half written", "not synced", "not renamed", "renamed")
 LONG = {"epochs": 12, "batch_size": 8, "checkpoint_every": 3, "evaluate_every": 4, "average": 0.9}
 
 
@@ -151,8 +158,49 @@ def test_killed_at_random_moments_it_ends_the_same(configure, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_random_moments_it_ends_the_same(configure, tmp_path):
-    check_kills(configure, tmp_path, kills=1, chains=20)
+def test_killed_at_forty_random_moments_it_ends_the_same(configure, tmp_path):
+    check_kills(configure, tmp_path, kills=1, chains=40)
+
+
+@pytest.mark.slow
+def test_killed_with_temporary_files_on_another_disk_it_ends_the_same(
+    configure, tmp_path, monkeypatch
+):
+    other = Path("/dev/shm")
+    if not other.is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system to put temporary files on")
+    monkeypatch.setenv("TMPDIR", str(other))
+    before = set(other.iterdir())
+    check_kills(configure, tmp_path, kills=3, chains=10)
+    assert set(other.iterdir()) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".pt", ".json"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_inside_a_save_it_ends_the_same(configure, tmp_path, moment, suffix):
+    check_death_in_save(configure, tmp_path, moment, suffix, number=4)
+
+
+def test_killed_in_the_middle_of_writing_it_ends_the_same(configure, tmp_path):
+    check_death_in_save(configure, tmp_path, "half written", ".pt", number=2)
+
+
+def check_death_in_save(configure, tmp_path, moment, suffix, *, number):
+    settings = {"epochs": 3, "checkpoint_every": 2}
+    expected = trace(train(configure(train=settings, out=str(tmp_path / "whole"))).path)
+    config = configure(train=settings)
+    given = {"CONFIG": config, "MOMENT": moment, "SUFFIX": suffix, "NUMBER": number}
+    script = str(Path(__file__).with_name("die_in_save.py"))
+    process = CONTEXT.Process(target=runpy.run_path, args=(script, given, "__main__"))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    folder = RunFolder(config.out)
+    saved = load_checkpoint(folder.checkpoints, lambda _: None)["step"]
+    assert saved == 2 * (number if (moment, suffix) == ("renamed", ".json") else number - 1)
+    assert len(list(folder.checkpoints.glob(".*.tmp"))) == (moment != "renamed")
+    assert trace(resume(config.out).path) == expected
 
 
 def check_kills(configure, tmp_path, *, kills, chains):
@@ -175,11 +223,113 @@ def check_kills(configure, tmp_path, *, kills, chains):
             if kill_at(draws.uniform(0.05, 1) * longest, config) == -signal.SIGKILL:
                 landed += 1
             else:  # it had finished before: again, and sooner
-                longest /= 2
+                longest *= 0.9
                 landed = 0
                 config = configure(train=LONG, out=f"{config.out}-again")
         finish(config)
         assert trace(config.out) == expected
+
+
+def test_every_checkpoint_that_is_kept_leads_to_the_same_end(configure, tmp_path):
+    run = train(configure(train={"epochs": 3, "checkpoint_every": 4, "keep": 3, "average": 0.9}))
+    expected = trace(run.path)
+    steps = []
+    for path in list_checkpoints(run.folder.checkpoints):
+        copy = shutil.copytree(run.path, tmp_path / path.stem)
+        (copy / "result.json").unlink()
+        for later in list_checkpoints(copy / "checkpoints"):
+            if later.name > path.name:
+                later.unlink()
+        steps.append(load_checkpoint(copy / "checkpoints", pytest.fail)["step"])
+        assert trace(resume(copy).path) == expected
+    assert steps == [8, 12, 15]
+
+
+def test_a_run_of_an_earlier_format_goes_on(arrays, tmp_path, monkeypatch):
+    """Each fixture is a run that was stopped half way, in the format that it is named after."""
+    assert arrays.parent == tmp_path
+    monkeypatch.chdir(tmp_path)
+    for version in sorted((Path(__file__).parent / "fixtures").glob("run-*")):
+        shutil.copytree(version, tmp_path / version.name)
+        content = load_checkpoint(tmp_path / version.name / "checkpoints", pytest.fail)
+        assert content["step"] == 4
+        run = resume(version.name)
+        assert [row["step"] for row in run.history] == [2, 4, 6, 8]
+        assert run.result["final"]["test_accuracy"] > 0.5
+        assert run.folder.epochs() == [1, 2, 3, 4]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own, if this process may make one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(made, capture_output=True).returncode:
+        pytest.skip("no file system can be made here")
+    yield folder
+    while folder.is_mount():
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder):
+    with contextlib.suppress(OSError), (folder / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"0" * 512)
+
+
+def freeze(folder):
+    """Puts the folder over itself, read-only: files that are open stay as they are."""
+    subprocess.run(["mount", "--bind", str(folder), str(folder)], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
+
+
+def explode(folder):  # noqa: ARG001
+    raise RuntimeError("a fault in the program")
+
+
+HARM = {
+    "SIGINT": (lambda _: signal.raise_signal(signal.SIGINT), Stopped, "stopped after step"),
+    "SIGTERM": (lambda _: signal.raise_signal(signal.SIGTERM), Stopped, "stopped after step"),
+    "exception": (explode, RuntimeError, "a fault in the program"),
+    "full disk": (fill, ImaeError, r"cannot be written \(No space left on device\); .* --resume"),
+    "read-only disk": (
+        freeze,
+        ImaeError,
+        r"cannot be written \(Read-only file system\); .* --resume",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [2, 5, 8, 11])
+@pytest.mark.parametrize("harm", HARM)
+def test_whatever_happens_the_checkpoint_before_is_whole(configure, small_disk, step, harm):
+    act, error, message = HARM[harm]
+    settings = {"epochs": 3, "checkpoint_every": 2}
+    expected = trace(train(configure(train=settings)).path)
+    config = configure(train=settings, out=str(small_disk / "run"))
+    advanced = Journal.advanced
+
+    def harmed(self, state):
+        advanced(self, state)
+        if state.step == step:
+            act(small_disk)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Journal, "advanced", harmed)
+        with pytest.raises(error, match=message) as raised:
+            train(config)
+    if error is Stopped:
+        assert raised.value.code == {"SIGINT": 130, "SIGTERM": 143}[harm]
+    if error is not RuntimeError:
+        assert "\n" not in str(raised.value)
+    saved = load_checkpoint(RunFolder(config.out).checkpoints, pytest.fail)["step"]
+    assert saved == (step + 1 if error is Stopped else step - step % 2)
+    if harm == "read-only disk":
+        subprocess.run(["umount", str(small_disk)], check=True)
+    (small_disk / "filler").unlink(missing_ok=True)
+    assert trace(resume(config.out).path) == expected
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -309,7 +459,8 @@ def test_growing_logits_are_said_once(configure, capfd):
     assert "bound=5" in said
 
 
-def test_two_processes_do_what_one_does(configure, tmp_path):
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_do_what_one_does(configure, tmp_path, strategy):
     settings = {
         "model": {"name": "mlp", "arguments": {"hidden": 16}},
         "optimizer": {"name": "sgd", "lr": 1.0, "weight_decay": 0.0},
@@ -319,8 +470,8 @@ def test_two_processes_do_what_one_does(configure, tmp_path):
         "train": {"epochs": 2, "batch_size": 17, "checkpoint_every": 1, "keep": 100},
     }
     one = train(configure(**settings, out=str(tmp_path / "one")))
-    pair = configure(**settings, machine={"devices": 2}, out=str(tmp_path / "two"))
-    two = train(pair)
+    machine = {"devices": 2, "strategy": strategy}
+    two = train(configure(**settings, machine=machine, out=str(tmp_path / "two")))
     first = [
         load_tensors(list_checkpoints(run.folder.checkpoints)[0])["networks"] for run in (one, two)
     ]
@@ -335,6 +486,85 @@ def test_two_processes_do_what_one_does(configure, tmp_path):
     for ours, theirs in zip(one.history, two.history, strict=True):
         assert [ours[name] for name in rows] == [theirs[name] for name in rows]
         assert ours["train_loss"] == pytest.approx(theirs["train_loss"], abs=1e-4)
+    assert one.load_model().state_dict().keys() == two.load_model("final").state_dict().keys()
+
+
+def test_ranks_share_the_batches_of_one_process_and_end_bit_for_bit_alike(configure, tmp_path):
+    settings = {"model": {"name": "small_cnn"}, "train": {"batch_size": 17}}
+    alone, *pair = (tmp_path / f"{name}.npz" for name in ("alone", "first", "second"))
+    run_ranks(configure(**settings), [alone])
+    run_ranks(configure(**settings, machine={"devices": 2}), pair)
+    whole, first, second = map(read_rank, (alone, *pair))
+    for batch, one, other in zip(whole[0], first[0], second[0], strict=True):
+        assert [*one, *other] == batch.tolist()
+    assert first[1].tobytes() == second[1].tobytes()
+
+
+def read_rank(path):
+    """The rows of every step, and the weights at the end."""
+    with np.load(path) as found:
+        return np.split(found["rows"], np.cumsum(found["sizes"])[:-1]), found["weights"]
+
+
+def run_ranks(config, outs):
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    script = str(Path(__file__).with_name("one_rank.py"))
+    given = {"CONFIG": config, "NUMBER": len(outs), "PORT": port}
+    processes = [
+        CONTEXT.Process(
+            target=runpy.run_path,
+            args=(script, {**given, "RANK": rank, "OUT": str(out)}, "__main__"),
+        )
+        for rank, out in enumerate(outs)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * len(outs)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((2, "fsdp"), (1, "ddp")), ((1, "ddp"), (2, "fsdp"))]
+)
+def test_a_run_goes_on_with_other_processes_and_another_strategy(
+    configure, tmp_path, before, after
+):
+    def machine(devices, strategy):
+        return {"machine": {"devices": devices, "strategy": strategy}}
+
+    settings = {
+        "model": {"name": "mlp", "arguments": {"hidden": 16}},
+        "method": {"name": "co_teaching"},
+        "train": {"epochs": 4, "batch_size": 17, "average": 0.9, "clip": 1.0},
+    }
+    whole = train(configure(**settings, out=str(tmp_path / "whole")))
+    run = train(configure(**settings, **machine(*before)))
+    last, _ = list_checkpoints(run.folder.checkpoints)[::-1]
+    for path in (last, last.with_suffix(".json"), run.path / "result.json"):
+        path.unlink()
+    config = run.folder.config()
+    config["machine"] |= machine(*after)["machine"]
+    run.folder.write_config(config)
+    resumed = resume(run.path)
+    expected, found = (load_tensors(each.path / "weights/final.pt") for each in (whole, resumed))
+    for name, tensor in expected["network"].items():
+        torch.testing.assert_close(found["network"][name], tensor, rtol=1e-4, atol=1e-5)
+    assert load_tensors(last)["num_ranks"] == after[0]
+    assert resumed.folder.epochs() == [1, 2, 3, 4]
+
+
+def test_methods_that_work_on_weights_need_them_whole(configure):
+    with pytest.raises(ArgumentError, match=r"d2l works on the weights .* take ddp"):
+        train(
+            configure(
+                method={"name": "d2l"},
+                train={"batch_size": 13},
+                machine={"devices": 2, "strategy": "fsdp"},
+            )
+        )
 
 
 def test_a_process_that_dies_ends_the_run_with_a_line(configure, tmp_path):

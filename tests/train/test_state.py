@@ -1,8 +1,13 @@
+import io
+
+import pytest
 import torch
 
+from imae.curves import CURVES
 from imae.data import Batch
+from imae.methods import METHODS
 from imae.train.display import QuietDisplay
-from imae.train.loop import train_step
+from imae.train.loop import fit, train_step
 from imae.train.setup import build_fabric, setup
 from imae.train.signals import StopRequest
 
@@ -53,3 +58,54 @@ def test_one_process_is_first_and_its_own_total(configure):
     assert state.scaler() is None
     tensor = torch.ones(2)
     assert state.ranks.total(tensor) is tensor
+
+
+class _Halt(Exception):  # noqa: N818 - it is no error
+    """Ends a run where a checkpoint would be."""
+
+
+class _Journal:
+    """Writes nothing, and halts after a step if it is told to."""
+
+    def __init__(self, halt_at=None):
+        self.halt_at = halt_at
+
+    def advanced(self, state):
+        if state.step == self.halt_at:
+            raise _Halt
+
+    def unheard(self, *_): ...
+
+    dynamics = evaluation = checkpoint = growth = unheard
+
+
+# One curve stands for all: they have no state.
+STATEFUL = ["imae_stable", *(name for name in METHODS.names() if name not in CURVES)]
+
+
+@pytest.mark.parametrize("halt_at", [13, 15], ids=["within an epoch", "at its end"])
+@pytest.mark.parametrize("name", [*dict.fromkeys([*STATEFUL, "truncated_gce"])])
+def test_every_method_goes_on_bit_for_bit(configure, name, halt_at):
+    sections = {
+        "method": {"name": name},
+        "model": {"name": "mlp", "arguments": {"hidden": 8}},
+        "train": {"epochs": 6},
+        "data": {"trusted": 6} if name == "l2rw" else {},
+    }
+    whole = started(configure, **sections)
+    fit(whole, _Journal())
+    half = started(configure, **sections)
+    with pytest.raises(_Halt):
+        fit(half, _Journal(halt_at))
+    file = io.BytesIO()
+    torch.save(half.capture(), file)
+    file.seek(0)
+    other = started(configure, **sections)
+    other.restore(torch.load(file, weights_only=True))
+    fit(other, _Journal())
+    assert other.step == whole.step
+    networks = other.learner.networks.state_dict(), whole.learner.networks.state_dict()
+    torch.testing.assert_close(*networks, rtol=0, atol=0)
+    methods = other.method.state_dict(), whole.method.state_dict()
+    torch.testing.assert_close(*methods, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(other.dynamics.state(), whole.dynamics.state())

@@ -1,7 +1,7 @@
 """Dimensionality-driven learning: labels are doubted once the features grow complicated."""
 
 import math
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -89,6 +89,8 @@ class D2L(Method):
     Reference:
         Ma et al., "Dimensionality-Driven Learning with Noisy Labels", ICML 2018.
     """
+
+    works_on_weights: ClassVar[bool] = True
 
     def __init__(self, *, neighbours: int = 20, warm_up: float = 0.1, window: int = 5) -> None:
         super().__init__()

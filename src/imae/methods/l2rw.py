@@ -61,6 +61,7 @@ class LearningToReweight(Method):
     """
 
     needs_trusted: ClassVar[bool] = True
+    works_on_weights: ClassVar[bool] = True
 
     def __init__(self, *, batch_size: int = 100) -> None:
         super().__init__()

@@ -99,12 +99,13 @@ class Method(nn.Module, ABC):
     with the network), buffers, or ``get_extra_state``, and is saved with every checkpoint; a
     resumed run calls ``start`` again before it is restored.
 
-    A leaf class may set ``needs_features``, ``needs_trusted``, and ``num_networks`` for more than
-    one network.
+    A leaf class may set ``needs_features``, ``needs_trusted``, ``works_on_weights`` if it reads or
+    changes the weights of the networks itself, and ``num_networks`` for more than one network.
     """
 
     needs_features: ClassVar[bool] = False
     needs_trusted: ClassVar[bool] = False
+    works_on_weights: ClassVar[bool] = False
     num_networks: ClassVar[int] = 1
 
     @abstractmethod

@@ -34,6 +34,14 @@ class Average:
         self._decay = decay
 
     @torch.no_grad()
+    def start_from(self, network: nn.Module) -> None:
+        """Forgets all steps: the network as it is now is the start."""
+        for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
+            average.copy_(weight)
+        for own, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
+            own.copy_(buffer)
+
+    @torch.no_grad()
     def update(self, network: nn.Module) -> None:
         """Follows the network by one step."""
         for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):

@@ -81,6 +81,9 @@ def load_tensors(path: Path) -> dict[str, Any]:
     Raises:
         DataError: If the file or its checksum is missing, or they do not fit.
     """
+    for needed in (path, _manifest(path)):
+        if not needed.exists():
+            raise DataError(f"{needed}: is missing")
     try:
         manifest = json.loads(_manifest(path).read_text())
         with path.open("rb") as file:

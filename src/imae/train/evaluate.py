@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from imae.data import Batches, Split
 from imae.models.network import Network
 from imae.train.config import Config
+from imae.train.learner import outputs_of_call
 from imae.train.prepare import Prepared
 from imae.train.state import Ranks, State
 
@@ -112,7 +113,7 @@ class _Features(nn.Module):
         self.training = network.training
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.network.features(inputs)
+        return outputs_of_call(self.network, inputs)[0]
 
 
 @torch.no_grad()
@@ -126,9 +127,14 @@ def _over_rows(
     config: Config,
 ) -> Tensor:
     """What ``output`` makes of the logits of every row; each rank does its share of them."""
+    # Rank r has every number-th row from r on. All have as many, for a network whose weights are
+    # divided computes on all ranks at once: where the rows do not go round, some get row 0 too.
     rows = np.arange(ranks.rank, len(split), ranks.number)
+    own = len(rows)
+    if own < -(-len(split) // ranks.number):
+        rows = np.append(rows, 0)
+    share = split if ranks.number == 1 else split.take(rows)
     parts = []
-    share = split if ranks.number == 1 else split.take(rows if len(rows) > 0 else np.array([0]))
     batches = Batches(
         share,
         config.train.evaluate_batch_size,
@@ -142,11 +148,9 @@ def _over_rows(
             parts.append(output(network(fabric.to_device(batch.inputs))))
     if ranks.number == 1:
         return torch.cat(parts).cpu()
-    # Rank r has every number-th row from r on; a rank without a row has one to show the shape.
     found = torch.cat(parts)
     whole = found.new_zeros(len(split), *found.shape[1:])
-    if ranks.rank < len(split):
-        whole[torch.from_numpy(rows).to(whole.device)] = found
+    whole[torch.from_numpy(rows[:own]).to(whole.device)] = found[:own]
     return ranks.total(whole).cpu()
 
 

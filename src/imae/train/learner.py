@@ -22,16 +22,25 @@ class Learner(nn.Module):
         networks: One network, or more if the method asks for them; the first is evaluated.
         method: What is optimised.
         compiled: Whether the networks are compiled.
+        sharded: Whether their weights will be divided, so that they can only be called whole.
     """
 
     def __init__(
-        self, networks: tuple[Network, ...], method: Method, *, compiled: bool = False
+        self,
+        networks: tuple[Network, ...],
+        method: Method,
+        *,
+        compiled: bool = False,
+        sharded: bool = False,
     ) -> None:
         super().__init__()
         self.networks = nn.ModuleList(networks)
         self.method = method
         outputs: Callable[[nn.Module, Tensor], _Outputs]
-        outputs = _features_and_logits if method.needs_features else _logits_alone
+        if not method.needs_features:
+            outputs = _logits_alone
+        else:
+            outputs = outputs_of_call if sharded else _features_and_logits
         self._outputs = torch.compile(outputs) if compiled else outputs
         self.logits: Tensor | None = None
 
@@ -51,6 +60,21 @@ class Learner(nn.Module):
         self.logits = logits
         losses: Tensor = self.method(Rows(logits, target, row, inputs, features, others))
         return losses
+
+
+def outputs_of_call(network: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Features (B, E) and logits (B, C) of a network that is only called as a module.
+
+    The features are what its last layer was given.
+    """
+    assert isinstance(network, Network)
+    given: list[Tensor] = []
+    seen = network.classifier.register_forward_pre_hook(lambda _, args: given.append(args[0]))
+    try:
+        logits: Tensor = network(inputs)
+    finally:
+        seen.remove()
+    return given[0], logits
 
 
 def _features_and_logits(network: nn.Module, inputs: Tensor) -> _Outputs:

@@ -12,6 +12,7 @@ from imae.train.journal import Journal
 from imae.train.optimizer import set_learning_rate
 from imae.train.schedule import factor
 from imae.train.setup import train_anew
+from imae.train.sharding import clip_gradients
 from imae.train.signals import Stopped, StopRequest, stop_requests
 from imae.train.state import State
 
@@ -110,7 +111,11 @@ def _start_step(state: State) -> None:
     epoch, step_in_epoch = divmod(state.step, state.steps_per_epoch)
     # Networks with dropout draw from the global generator: the step decides what they draw.
     draws = torch_generator(config.seed, "step", epoch, step_in_epoch, state.ranks.rank)
-    torch.manual_seed(draws.initial_seed())
+    if state.fabric.device.type == "cpu":
+        # Not torch's own function, which also notes down a traceback for each kind of accelerator.
+        torch.default_generator.manual_seed(draws.initial_seed())
+    else:
+        torch.manual_seed(draws.initial_seed())
     set_learning_rate(state.optimizer, config.optimizer.lr * _rate_factor(state))
     # Freed here and not after the step: at its end the C library would give the memory back to
     # the system, and fetching it again cost 7% of a step of ResNet-20.
@@ -133,7 +138,12 @@ def _rate_factor(state: State) -> float:
 
 def _update_weights(state: State) -> None:
     clip = state.config.train.clip
-    if clip is not None:
+    if state.is_sharded:
+        # Those of networks were averaged as they were divided; the method is no part of that.
+        state.ranks.average_gradients(state.method.parameters())
+        if clip is not None:
+            clip_gradients(state.learner.parameters(), clip)
+    elif clip is not None:
         state.fabric.clip_gradients(
             state.module, state.wrapped_optimizer, max_norm=clip, error_if_nonfinite=False
         )

@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from imae.train.learner import Learner
 from imae.train.optimizer import build_optimizer
 from imae.train.prepare import Prepared, prepare
 from imae.train.resolve import resolved
+from imae.train.sharding import divided, shard, shard_learner
 from imae.train.state import Ranks, State
 from imae.train.watch import Watch
 
@@ -48,7 +49,7 @@ def build_fabric(machine: MachineConfig) -> "Fabric":
             accelerator=machine.accelerator,
             devices=machine.devices,
             num_nodes=machine.nodes,
-            strategy="auto" if is_alone else strategies.DDPStrategy(**_without_buffer_sync()),
+            strategy="auto" if is_alone else _strategy(machine, strategies),
             precision=machine.precision,
         )
     except (ValueError, RuntimeError, TypeError) as error:
@@ -56,6 +57,15 @@ def build_fabric(machine: MachineConfig) -> "Fabric":
         raise ArgumentError(f"machine: {reason}") from error
     fabric.launch()
     return fabric
+
+
+def _strategy(machine: MachineConfig, strategies: Any) -> Any:
+    if machine.strategy == "ddp":
+        return strategies.DDPStrategy(**_without_buffer_sync())
+    number = machine.devices * machine.nodes
+    return strategies.ModelParallelStrategy(
+        shard_learner, data_parallel_size=number, tensor_parallel_size=1
+    )
 
 
 def setup(config: Config, fabric: "Fabric", display: Display) -> State:
@@ -85,12 +95,24 @@ def setup(config: Config, fabric: "Fabric", display: Display) -> State:
         num_ranks=ranks.number,
     )
     total_steps = train.steps or (train.epochs or 0) * len(batches)
+    is_sharded = config.machine.strategy == "fsdp" and ranks.number > 1
     method = METHODS.build(config.method.name, **config.method.arguments)
+    if is_sharded and method.works_on_weights:
+        raise ArgumentError(
+            f"{config.method.name} works on the weights themselves, which machine.strategy=fsdp "
+            "divides among the processes; take ddp"
+        )
     networks = _networks(config, prepared, method.num_networks, display)
-    learner = Learner(networks, method, compiled=config.machine.compile).to(fabric.device)
+    learner = Learner(networks, method, compiled=config.machine.compile, sharded=is_sharded)
+    learner = learner.to(fabric.device)
     _start_method(learner, config, prepared, ranks, fabric, -(-total_steps // len(batches)))
+    average = None if train.average is None else Average(learner.network, train.average)
+    module = fabric.setup_module(learner)
+    if is_sharded and average is not None:
+        shard(average.network, fabric.strategy.device_mesh)  # type: ignore[attr-defined]
+    # After the module: where weights are divided, these are other parameters.
     optimizer = build_optimizer(config.optimizer, learner.networks, method)
-    module, wrapped = fabric.setup(learner, optimizer)
+    wrapped = fabric.setup_optimizers(optimizer)
     return State(
         config=config,
         prepared=prepared,
@@ -103,10 +125,11 @@ def setup(config: Config, fabric: "Fabric", display: Display) -> State:
         batches=batches,
         dynamics=Dynamics(len(prepared.train), fabric.device),
         watch=Watch(fabric.device),
-        average=None if train.average is None else Average(learner.network, train.average),
+        average=average,
         total_steps=total_steps,
         loss=torch.zeros(2, dtype=torch.float64, device=fabric.device),
         restart=method.restart(),
+        is_sharded=is_sharded,
     )
 
 
@@ -115,10 +138,13 @@ def train_anew(state: State) -> None:
     config, networks = state.config, state.learner.networks
     anew = _networks(config, state.prepared, len(networks), Display(), first_seed=len(networks))
     for network, start in zip(networks, anew, strict=True):
-        network.load_state_dict(start.state_dict())
+        weights = start.state_dict()
+        if state.is_sharded:
+            weights = divided(weights, network.state_dict())
+        network.load_state_dict(weights)
     state.optimizer.state.clear()
-    if config.train.average is not None:
-        state.average = Average(state.learner.network, config.train.average)
+    if state.average is not None:
+        state.average.start_from(state.learner.network)
 
 
 def _without_buffer_sync() -> dict[str, bool]:

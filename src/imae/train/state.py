@@ -1,6 +1,7 @@
 """Everything that a run is made of, in one object, so that a checkpoint cannot forget a part."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from imae.train.config import Config
 from imae.train.dynamics import Dynamics
 from imae.train.learner import Learner
 from imae.train.prepare import Prepared
+from imae.train.sharding import divided, divided_optimizer, whole
 from imae.train.watch import Watch
 
 if TYPE_CHECKING:
@@ -53,6 +55,12 @@ class Ranks:
         whole[before : before + len(tensor)] = tensor.detach()
         return self.total(whole)
 
+    def average_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Gives all ranks the mean of their gradients; all must call it."""
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.copy_(self.total(parameter.grad) / self.number)
+
     def take_over_buffers(self, network: nn.Module) -> None:
         """Gives all ranks the buffers of the first: each has statistics of its own share."""
         if self.number > 1:
@@ -79,6 +87,7 @@ class State:
         average: Moving average of the weights, if there is one.
         total_steps: Steps of the whole run.
         restart: When the networks are to be trained anew, if ever.
+        is_sharded: Whether the weights of the networks are divided among the ranks.
         step: Steps that are done.
         loss: Summed loss and weight of the rows since the last evaluation, on this rank.
         seconds: Time that earlier pieces of this run took.
@@ -101,6 +110,7 @@ class State:
     total_steps: int
     loss: Tensor
     restart: Restart | None = None
+    is_sharded: bool = False
     step: int = 0
     seconds: float = 0.0
     step_seconds: float = 0.0
@@ -143,7 +153,7 @@ class State:
         self.method.share()
         self.ranks.take_over_buffers(self.learner.networks)
         scaler = self.scaler()
-        return {
+        content = {
             "step": self.step,
             "seconds": self.elapsed(),
             "step_seconds": self.step_seconds,
@@ -158,6 +168,11 @@ class State:
             "dynamics": self.ranks.total(self.dynamics.state()),
             "loss": self.ranks.total(self.loss),
         }
+        return self.whole(content)
+
+    def whole(self, content: dict[str, Any]) -> dict[str, Any]:
+        """The content with all weights whole, for files; all ranks must call it."""
+        return dict(whole(content)) if self.is_sharded else content
 
     def restore(self, content: dict[str, Any]) -> None:
         """Goes on from what ``capture`` gave; sums over ranks go to the first."""
@@ -166,14 +181,22 @@ class State:
         self.step_seconds = content["step_seconds"]
         self.best_validation = content["best_validation"]
         self.watch.has_warned = content["has_warned"]
-        self.learner.networks.load_state_dict(content["networks"])
+        self._load(self.learner.networks, content["networks"])
         self.method.load_state_dict(content["method"])
-        self.optimizer.load_state_dict(content["optimizer"])
+        optimizer = content["optimizer"]
+        if self.is_sharded:
+            optimizer = divided_optimizer(optimizer, self.optimizer)
+        self.optimizer.load_state_dict(optimizer)
         if self.average is not None:
-            self.average.network.load_state_dict(content["average"])
+            self._load(self.average.network, content["average"])
         scaler = self.scaler()
         if scaler is not None:
             scaler.load_state_dict(content["scaler"])
         if self.is_first:
             self.dynamics.restore(content["dynamics"])
             self.loss.copy_(content["loss"])
+
+    def _load(self, module: nn.Module, weights: dict[str, Tensor]) -> None:
+        module.load_state_dict(
+            divided(weights, module.state_dict()) if self.is_sharded else weights
+        )
