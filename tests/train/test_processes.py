@@ -1,9 +1,12 @@
 import importlib
 
+import numpy as np
 import pytest
 import torch
 
+from imae.curves import CURVES
 from imae.errors import ArgumentError, ImaeError
+from imae.methods import METHODS
 from imae.records import RunFolder
 from imae.train import train
 from imae.train.processes import is_worker, lost_a_process, start_processes, started_as
@@ -60,3 +63,45 @@ def test_a_lost_process_is_told_from_a_mistake(message, is_lost):
 def test_several_machines_are_started_with_torchrun(configure):
     with pytest.raises(ArgumentError, match="torchrun --nnodes M"):
         train(configure(machine={"nodes": 2, "devices": 2}))
+
+
+def trained_by_two(configure, name):
+    run = train(
+        configure(
+            method={"name": name},
+            model={"name": "mlp", "arguments": {"hidden": 8}},
+            train={"epochs": 5, "batch_size": 20},
+            data={"trusted": 6} if name == "l2rw" else {},
+            machine={"devices": 2},
+        )
+    )
+    folder = RunFolder(run.path)
+    assert folder.epochs() == [1, 2, 3, 4, 5]
+    for epoch in folder.epochs():
+        seen = folder.dynamics(epoch)
+        assert not np.isnan(seen.margin).any()
+        assert (seen.predicted >= 0).all()
+    return run
+
+
+def test_a_memory_by_row_is_complete_over_two_processes(configure):
+    assert trained_by_two(configure, "elr").result["final"]["step"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in METHODS.names() if name not in CURVES])
+def test_every_method_with_a_state_trains_over_two_processes(configure, name):
+    both = trained_by_two(configure, name)
+    alone = train(
+        configure(
+            **{
+                section: both.config.model_dump(mode="json")[section]
+                for section in ("method", "model", "train", "data")
+            },
+            out=str(both.path.with_name("alone")),
+        )
+    )
+    # The network has batch normalisation, whose statistics are each process's own.
+    for ours, theirs in zip(both.history, alone.history, strict=True):
+        assert ours["step"] == theirs["step"]
+    assert both.history[0]["train_loss"] == pytest.approx(alone.history[0]["train_loss"], rel=0.2)
