@@ -2,10 +2,11 @@ import json
 
 import pytest
 
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, ImaeError
 from imae.methods import METHODS
 from imae.recipes import compare, split_losses
 from imae.recipes.compare import _SETTINGS_FILE
+from imae.records import RunFolder
 
 SETTINGS = {
     "data": {"name": "digits"},
@@ -24,6 +25,8 @@ SETTINGS = {
         (" cce , mae,", ["cce", "mae"]),
         ("sl:alpha=6,beta=0.1,imae:T=8", ["sl:alpha=6,beta=0.1", "imae:T=8"]),
         ("imae:T=8,window_high=16,cce", ["imae:T=8,window_high=16", "cce"]),
+        ("trimmed:keep=0.6,loss=imae:T=8,cce", ["trimmed:keep=0.6,loss=imae:T=8", "cce"]),
+        ("masking:columns=[0,1],cce", ["masking:columns=[0,1]", "cce"]),
         ("all", list(METHODS.names())),
     ],
 )
@@ -93,3 +96,11 @@ def test_a_bad_loss_is_found_before_the_first_run(tmp_path):
 def test_at_least_one_seed(tmp_path):
     with pytest.raises(ArgumentError, match="seeds must be at least 1, got 0"):
         compare(SETTINGS, ["cce"], seeds=0, out=tmp_path)
+
+
+def test_a_run_that_fails_stops_no_other(tmp_path):
+    settings = {**SETTINGS, "train": {**SETTINGS["train"], "steps": 21}}
+    losses = ["forward:matrix=known", "cce"]
+    with pytest.raises(ImaeError, match=r"1 of 2 runs failed: forward-matrix=known-seed5: "):
+        compare({**settings, "noise": None}, losses, seeds=1, out=tmp_path)
+    assert RunFolder(tmp_path / "cce-seed5").result() is not None

@@ -51,3 +51,19 @@ def test_runs_are_done_once_and_a_failure_is_told_at_the_end(recipe, tmp_path):
         run_jobs([*jobs[:2], type(jobs[2])("bad", bad)], say=said.append)
     assert said[0] == "2 of 3 runs are done already"
     assert [RunFolder(job.config.out).result()["seconds"] for job in jobs[:2]] == times
+
+
+def test_what_the_variants_try_cannot_be_set_for_all(recipe, tmp_path):
+    settings = {"optimizer": {"lr": 0.05}}
+    with pytest.raises(ArgumentError, match=r"optimizer.lr: resnet20-40-cce tries several of it"):
+        build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=settings)
+
+
+def test_a_run_under_older_settings_is_not_mixed_in(recipe, tmp_path):
+    cells = recipe.cells("short")[:1]
+    (job, _) = build_jobs(cells, seeds=1, folder=tmp_path, settings={})
+    run_jobs([job])
+    again = build_jobs(cells, seeds=1, folder=tmp_path, settings={"machine": {"threads": 2}})
+    assert again[0].config.train == job.config.train
+    with pytest.raises(ArgumentError, match=r"was run with train.steps=4, not 5; choose another"):
+        build_jobs(cells, seeds=1, folder=tmp_path, settings={"train": {"steps": 5}})

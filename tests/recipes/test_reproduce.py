@@ -54,6 +54,11 @@ def test_a_folder_with_runs_needs_resume_and_goes_on(done):
     assert [bool(outcome.runs) for outcome in made.outcomes] == [True, False, True, False]
 
 
+def test_another_recipe_is_not_rebuilt_by_mistake(done):
+    with pytest.raises(ArgumentError, match="holds the recipe stability, not weights"):
+        rebuild(done, "weights")
+
+
 def test_another_recipe_or_settings_do_not_mix(done):
     with pytest.raises(ArgumentError, match="holds another recipe, budget or settings"):
         reproduce("stability", budget="short", out=done, settings=SETTINGS, is_resumed=True)

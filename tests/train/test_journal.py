@@ -1,6 +1,8 @@
 import pytest
 
 from imae.records import RunFolder
+from imae.train import train
+from imae.train.checkpoint import load_tensors
 from imae.train.display import QuietDisplay
 from imae.train.journal import Journal, summary
 from imae.train.setup import build_fabric, setup
@@ -60,3 +62,18 @@ def test_long_epochs_show_their_progress(configure, monkeypatch):
     monkeypatch.setattr("imae.train.journal._SECONDS_BETWEEN_PROGRESS", 0.0)
     journal.advanced(state)
     assert RunFolder(config.out).progress()["step"] == 3
+
+
+def test_the_best_of_a_run_in_two_stages_is_of_the_second(configure):
+    run = train(
+        configure(
+            method={"name": "forward", "arguments": {"matrix": "estimate", "warm_up": 0.5}},
+            model={"name": "mlp", "arguments": {"hidden": 8}},
+            train={"epochs": 4},
+        )
+    )
+    border = 2 * 5
+    assert run.result["best"]["step"] > border
+    assert run.result["best_test"]["step"] > border
+    saved = load_tensors(run.path / "weights" / "best.pt")
+    assert saved["step"] == run.result["best"]["step"]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from imae.train.config import ScheduleConfig
-from imae.train.schedule import factor
+from imae.train.schedule import factor, shortened
 
 
 def factors(total, **settings):
@@ -44,3 +44,10 @@ def test_warm_up_rises_in_even_steps_to_the_full_rate(name):
     assert rates[3] == pytest.approx(1)
     if name == "cosine":
         assert rates[9] == pytest.approx(factors(7, name="cosine")[6])
+
+
+def test_a_stage_divides_at_the_same_parts_of_itself():
+    by_step = shortened(ScheduleConfig(name="steps", at=(100, 200)), 0.5)
+    assert [factor(by_step, step, 150) for step in (49, 50, 99, 100)] == [1, 0.1, 0.1, 0.01]
+    assert shortened(ScheduleConfig(name="steps", every=10), 0.01).every == 1
+    assert shortened(ScheduleConfig(name="cosine"), 0.5).at == ()

@@ -52,9 +52,9 @@ def reproduce(
     folder = out or Path("reproduce") / f"{name}-{budget}"
     recipes.RECIPES.find(name)
     if rebuild:
-        if only or resume or jobs > 1 or ray or settings:
+        if only or resume or jobs > 1 or seeds > 1 or ray or settings or root:
             raise ArgumentError("--rebuild trains nothing: leave the other options out")
-        made = recipes.rebuild(folder)
+        made = recipes.rebuild(folder, name)
     else:
         given = [*(settings or []), *([] if root is None else [f"data.root={root}"])]
         made = recipes.reproduce(

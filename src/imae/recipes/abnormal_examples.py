@@ -78,7 +78,7 @@ def _summary(folder: Path, labels: RunLabels, ranked: NDArray[np.int64]) -> Path
     wrong = (labels.given != labels.clean)[ranked]
     total = int(wrong.sum())
     for number in sorted({_ROWS * _COLUMNS, 100, total, len(ranked)}):
-        if number <= len(ranked):
+        if 0 < number <= len(ranked):
             lines.append(f"| {number} | {100 * wrong[:number].mean():.1f}% |")
     lines.append("")
     lines.append(f"{total} of {len(ranked)} training rows have a wrong label.")

@@ -65,6 +65,8 @@ CLOTHING1M = Recipe(
     cells=cells,
     notes=(
         "The paper starts from ImageNet weights: give torchvision's file with "
-        "`--set model.init=FILE`. `from X` is a number that the paper takes over from X."
+        "`--set model.init=FILE`. Masking has no structure set here, where its authors drew one "
+        "up by hand: `--only masking --set method.arguments.structure=FILE`. `from X` is a number "
+        "that the paper takes over from X."
     ),
 )

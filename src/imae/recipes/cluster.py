@@ -1,6 +1,7 @@
 """Many runs on a Ray cluster."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from imae._extras import import_extra
@@ -40,14 +41,26 @@ def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | N
         ray.shutdown()
 
 
+def _do_in(folder: str, content: Mapping[str, Any]) -> str | None:
+    """Does a run; relative paths mean what they mean where the command was given."""
+    os.chdir(folder)
+    return do_content(content)
+
+
+def _needs(job: Job) -> dict[str, Any]:
+    machine = job.config.machine
+    needs: dict[str, Any] = {"num_cpus": machine.threads or 1}
+    if machine.accelerator in ("gpu", "cuda"):
+        needs["num_gpus"] = machine.devices
+    return needs
+
+
 def _ends(ray: Any, jobs: Sequence[Job]) -> Iterator[tuple[Job, str | None]]:
     # A worker that dies is a system failure to Ray, which starts its task again: the run then
     # goes on from its last checkpoint.
-    task = ray.remote(max_retries=_RETRIES)(do_content)
+    task = ray.remote(max_retries=_RETRIES)(_do_in)
     running = {
-        task.options(num_cpus=job.config.machine.threads or 1, name=job.name).remote(
-            job.content()
-        ): job
+        task.options(**_needs(job), name=job.name).remote(os.getcwd(), job.content()): job
         for job in jobs
     }
     while running:

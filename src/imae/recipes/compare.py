@@ -9,10 +9,10 @@ from typing import Any
 
 from imae._checks import check_integer
 from imae._files import whole_file
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, ImaeError
 from imae.methods.catalog import METHODS
 from imae.recipes.job import train_or_resume
-from imae.train import Config, Run, build_config, with_settings
+from imae.train import Config, Run, Stopped, build_config, with_settings
 
 _SETTINGS_FILE = "compare.json"
 
@@ -20,7 +20,7 @@ _SETTINGS_FILE = "compare.json"
 def split_losses(text: str) -> list[str]:
     """The losses in a list such as ``cce,sl:alpha=6,beta=0.1,imae:T=8``; all of them for ``all``.
 
-    A part with ``=`` and no name of its own belongs to the loss before it.
+    A part that begins with ``KEY=`` belongs to the loss before it.
 
     Raises:
         ArgumentError: If there is none, or one stands twice.
@@ -32,8 +32,8 @@ def split_losses(text: str) -> list[str]:
     if text.strip() == "all":
         return list(METHODS.names())
     losses: list[str] = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        if losses and "=" in part and ":" not in part:
+    for part in filter(None, (part.strip() for part in _split(text))):
+        if losses and "=" in part.partition(":")[0]:
             losses[-1] += f",{part}"
         else:
             losses.append(part)
@@ -43,6 +43,11 @@ def split_losses(text: str) -> list[str]:
         if losses.count(loss) > 1:
             raise ArgumentError(f"the loss {loss} stands twice")
     return losses
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas; those within brackets belong to a list."""
+    return re.split(r",(?![^\[]*\])", text)
 
 
 def compare(
@@ -72,17 +77,25 @@ def compare(
     Raises:
         ArgumentError: If a setting cannot be used, or ``out`` holds a comparison under others.
         Stopped: If Ctrl-C or SIGTERM ended it; the same call goes on.
+        ImaeError: If runs failed; the others have been done.
     """
     check_integer("seeds", seeds, low=1)
     folder = Path(out)
     configs = _cells(settings, losses, seeds, folder)
     _claim(folder, settings)
-    runs = []
+    runs, failed = [], []
     for number, config in enumerate(configs, start=1):
         if show:
             name = Path(str(config.out)).name
             print(f"{number} of {len(configs)}: {name}", flush=True)
-        runs.append(train_or_resume(config, show=show))
+        try:
+            runs.append(train_or_resume(config, show=show))
+        except Stopped:
+            raise
+        except ImaeError as error:
+            failed.append(f"{Path(str(config.out)).name}: {error}")
+    if failed:
+        raise ImaeError(f"{len(failed)} of {len(configs)} runs failed: {'; '.join(failed)}")
     return runs
 
 
@@ -95,7 +108,7 @@ def _cells(
     for seed in range(first, first + seeds):
         for loss in losses:
             name, _, arguments = loss.partition(":")
-            texts = [f"method.arguments.{part}" for part in filter(None, arguments.split(","))]
+            texts = [f"method.arguments.{part}" for part in filter(None, _split(arguments))]
             label = re.sub(r"[^\w.=-]+", "-", loss)
             content = with_settings(settings, [f"method.name={name}", *texts, f"seed={seed}"])
             cells.append(build_config({**content, "out": str(folder / f"{label}-seed{seed}")}))

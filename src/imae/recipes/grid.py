@@ -2,8 +2,9 @@
 
 import fnmatch
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from imae._checks import check_integer
 from imae.errors import ArgumentError, ImaeError
@@ -13,7 +14,7 @@ from imae.recipes.outcome import run_folder
 from imae.recipes.recipe import Cell, Settings, merged
 from imae.recipes.workers import run_at_once
 from imae.records import RunFolder
-from imae.train import Stopped, build_config
+from imae.train import Config, Stopped, build_config
 
 
 def chosen_cells(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]:
@@ -50,6 +51,7 @@ def build_jobs(
     """
     check_integer("seeds", seeds, low=1)
     check_integer("jobs", workers, low=1)
+    _refuse_what_variants_set(cells, settings)
     threads: Settings = {}
     if workers > 1:
         threads = {"machine": {"threads": max(1, (os.cpu_count() or 1) // workers)}}
@@ -61,8 +63,45 @@ def build_jobs(
                 seed = build_config(content).seed + offset
                 path = run_folder(folder, cell, variant, seed)
                 config = build_config({**content, "seed": seed, "out": str(path)})
+                _refuse_other_settings(config)
                 jobs.append(Job(path.name, config))
     return tuple(jobs)
+
+
+def _refuse_what_variants_set(cells: Sequence[Cell], settings: Settings) -> None:
+    given = _leaves(settings)
+    for cell in cells:
+        for variant in cell.variants:
+            for key in _leaves(variant.settings):
+                if key in given:
+                    raise ArgumentError(f"{key}: {cell.name} tries several of it; leave it out")
+
+
+def _refuse_other_settings(config: Config) -> None:
+    """Refuses a run folder from an older form of the recipe, whose numbers do not belong here."""
+    assert config.out is not None
+    run = RunFolder(config.out)
+    if not run.exists():
+        return
+    wanted, found = (
+        _leaves({key: value for key, value in content.items() if key not in ("out", "machine")})
+        for content in (config.model_dump(mode="json"), run.config())
+    )
+    for key, value in wanted.items():
+        if value is not None and found.get(key) != value:  # what is left open was filled in
+            raise ArgumentError(
+                f"{config.out}: was run with {key}={found.get(key)}, not {value}; "
+                "choose another --out"
+            )
+
+
+def _leaves(settings: Settings, prefix: str = "") -> dict[str, Any]:
+    """Nested settings as one level of dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        is_section = isinstance(value, Mapping)
+        flat.update(_leaves(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value})
+    return flat
 
 
 def run_jobs(

@@ -1,5 +1,6 @@
 """A recipe run from beginning to end: grid, tables, figures."""
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 
 from imae._checks import check_choice
 from imae._files import whole_file
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, ImaeError
 from imae.recipes.budgets import BUDGETS
 from imae.recipes.catalog import RECIPES
 from imae.recipes.grid import build_jobs, chosen_cells, run_jobs
@@ -89,18 +90,27 @@ def reproduce(
     _claim(out, recipe, budget, settings or {})
     try:
         run_jobs(jobs, workers=workers, ray_address=ray_address, show=show, say=say)
-    finally:
-        made = rebuild(out)
-    return made
+    except BaseException:
+        with contextlib.suppress(ImaeError):  # what ended the runs is what must be told
+            rebuild(out)
+        raise
+    return rebuild(out)
 
 
-def rebuild(out: Path) -> Reproduction:
+def rebuild(out: Path, name: str | None = None) -> Reproduction:
     """Writes the tables and figures of a folder again, from its run folders alone.
 
+    Args:
+        out: Folder of a recipe.
+        name: The recipe that is expected there, if any.
+
     Raises:
+        ArgumentError: If the folder holds another recipe.
         DataError: If the folder holds no recipe, or a record cannot be read.
     """
     recipe, budget = _claimed(out)
+    if name not in (None, recipe.name):
+        raise ArgumentError(f"{out}: holds the recipe {recipe.name}, not {name}")
     found = outcomes(recipe, recipe.cells(budget), out)
     written = []
     for name, text in (

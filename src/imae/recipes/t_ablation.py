@@ -63,7 +63,9 @@ def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
             group = [
                 outcome
                 for outcome in outcomes
-                if outcome.cell.name.startswith(f"{rate}-{loss}-") and outcome.runs
+                if outcome.cell.name.startswith(f"{rate}-{loss}-")
+                and outcome.measure("held_out") is not None
+                and outcome.measure("final") is not None
             ]
             if len(group) > 1:
                 chosen = max(group, key=lambda each: _mean(each, "held_out"))
@@ -81,7 +83,8 @@ def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
 
 def _mean(outcome: Outcome, measure: str) -> float:
     summary = outcome.measure(measure)
-    return -1.0 if summary is None else summary.mean
+    assert summary is not None
+    return summary.mean
 
 
 T_ABLATION = Recipe(

@@ -133,9 +133,8 @@ class Journal:
         self._save_weights("final", state)
         if not state.is_first:
             return
-        history = self.run.history()
         result = {
-            **summary(history),
+            **summary(_of_last_stage(self.run.history(), state)),
             "steps": state.step,
             "seconds": state.elapsed(),
             "seconds_per_step": state.step_seconds / state.step,
@@ -190,6 +189,14 @@ def summary(history: list[dict[str, Any]]) -> dict[str, Any]:
     best_test = _highest(history, "test_accuracy")
     best = _highest(history, "validation_accuracy") or best_test or final
     return {"best": best, "best_test": best_test, "final": final}
+
+
+def _of_last_stage(history: list[dict[str, Any]], state: State) -> list[dict[str, Any]]:
+    """The rows after a restart: before it another network was trained on another loss."""
+    if state.restart is None:
+        return history
+    border = state.restart.epoch * state.steps_per_epoch
+    return [row for row in history if row["step"] > border] or history
 
 
 def _highest(history: list[dict[str, Any]], name: str) -> dict[str, Any] | None:

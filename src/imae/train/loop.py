@@ -10,7 +10,7 @@ from imae.data import Batch
 from imae.data.draws import torch_generator
 from imae.train.journal import Journal
 from imae.train.optimizer import set_learning_rate
-from imae.train.schedule import factor
+from imae.train.schedule import factor, shortened
 from imae.train.setup import train_anew
 from imae.train.sharding import clip_gradients
 from imae.train.signals import Stopped, StopRequest, stop_requests
@@ -128,12 +128,13 @@ def _rate_factor(state: State) -> float:
     schedule = state.config.schedule
     if state.restart is None:
         return factor(schedule, state.step, state.total_steps)
-    border = state.restart.epoch * state.steps_per_epoch
+    border = min(state.restart.epoch * state.steps_per_epoch, state.total_steps)
     if state.step >= border:
-        return factor(schedule, state.step - border, state.total_steps - border)
+        length = state.total_steps - border
+        return factor(shortened(schedule, length / state.total_steps), state.step - border, length)
     if state.restart.is_rate_constant:
-        schedule = schedule.model_copy(update={"name": "constant"})
-    return factor(schedule, state.step, min(border, state.total_steps))
+        return factor(schedule.model_copy(update={"name": "constant"}), state.step, border)
+    return factor(shortened(schedule, border / state.total_steps), state.step, border)
 
 
 def _update_weights(state: State) -> None:

@@ -61,17 +61,18 @@ def prepare(config: Config) -> Prepared:
     """
     settings = config.data
     data = load(settings.name, root=settings.root, **settings.options)
+    if settings.labels is not None:
+        skipped = [row.row_id for row in data.skipped]
+        labelled = relabel_from_file(data.train, Path(settings.labels), skipped=skipped)
+        data = replace(data, train=labelled)
+    if settings.rows is not None:  # before the features, which take long
+        data = replace(data, train=_sampled(data.train, settings.rows, config.seed))
     images = None
     if settings.features is not None:
         as_features = frozen_features(settings.features, workers=settings.workers)
         images = published_images(settings.features, data.train.inputs)
         data = fit_preparation(data.map_splits(as_features))
     train, validation = data.train, data.validation
-    if settings.labels is not None:
-        skipped = [row.row_id for row in data.skipped]
-        train = relabel_from_file(train, Path(settings.labels), skipped=skipped)
-    if settings.rows is not None:
-        train = _sampled(train, settings.rows, config.seed)
     train, validation, trusted = _set_trusted_aside(train, validation, config)
     transition = _counted_transition(train)
     if config.noise is not None:

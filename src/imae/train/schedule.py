@@ -42,6 +42,18 @@ def divided(schedule: ScheduleConfig, step: int) -> float:
     return float(schedule.divide_by**-times)
 
 
+def shortened(schedule: ScheduleConfig, part: float) -> ScheduleConfig:
+    """The schedule for a stage that is a part of the run, in (0, 1]: it divides as much earlier.
+
+    Examples:
+        >>> shortened(ScheduleConfig(name="steps", at=(32000, 48000)), 0.5).at
+        (16000, 24000)
+    """
+    at = tuple(max(1, round(part * each)) for each in schedule.at)
+    every = None if schedule.every is None else max(1, round(part * schedule.every))
+    return schedule.model_copy(update={"at": at, "every": every})
+
+
 def one_cycle(progress: float) -> float:
     """Up from 1/25 over the first 30% of the run, then down to almost nothing, along cosines.
 

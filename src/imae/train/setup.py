@@ -143,6 +143,7 @@ def train_anew(state: State) -> None:
             weights = divided(weights, network.state_dict())
         network.load_state_dict(weights)
     state.optimizer.state.clear()
+    state.best_validation = -1.0  # what the first stage reached is not this method's
     if state.average is not None:
         state.average.start_from(state.learner.network)
 
