@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -6,6 +7,7 @@ from imae.errors import ArgumentError, DataError
 from imae.recipes import RECIPES, rebuild, reproduce
 
 SETTINGS = {"machine": {"threads": 1, "accelerator": "cpu"}}
+ROOT = Path(__file__).parents[2]
 TABLES = ("table.md", "table.csv")
 
 
@@ -77,3 +79,15 @@ def test_mistakes_are_refused_before_anything_is_written(tmp_path):
     assert not out.exists()
     with pytest.raises(DataError, match="no recipe was run here"):
         rebuild(out)
+
+
+RECORDED = sorted(path.parent for path in (ROOT / "results").glob("*/reproduce.json"))
+
+
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
+def test_the_tables_in_the_repository_are_those_of_its_records(folder, tmp_path):
+    copy = tmp_path / folder.name
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md", "*.csv", "figures"))
+    rebuild(copy)
+    for name in TABLES:
+        assert (copy / name).read_bytes() == (folder / name).read_bytes()
