@@ -1,9 +1,9 @@
 """CIFAR-100 with clean labels and symmetric noise."""
 
 from imae.recipes.budgets import budgeted
-from imae.recipes.losses import method, title
+from imae.recipes.noise_grid import noise_grid
 from imae.recipes.protocols import CIFAR100, SHORT_RATES, short
-from imae.recipes.recipe import Cell, Recipe, merged
+from imae.recipes.recipe import Cell, Recipe
 
 _RATES = (0, 20, 40, 60)
 _LOSSES = (
@@ -27,21 +27,9 @@ def cells(budget: str) -> tuple[Cell, ...]:
     """Each noise rate and method."""
     return budgeted(
         budget,
-        [_cell(rate, loss) for rate in _RATES for loss in _LOSSES],
+        noise_grid(CIFAR100, kind="symmetric", rates=_RATES, losses=_LOSSES),
         short=short(_SHORT_ROWS),
         rates=SHORT_RATES,
-    )
-
-
-def _cell(rate: int, loss: str) -> Cell:
-    return Cell(
-        name=f"{rate}-{loss}",
-        columns={"Noise": f"{rate}%", "Method": title(loss)},
-        settings=merged(
-            CIFAR100,
-            {"noise": f"symmetric:{rate / 100}"},
-            method(loss, is_noisy=rate > 0),
-        ),
     )
 
 

@@ -1,9 +1,9 @@
 """CIFAR-10 under the protocol that most robust losses are compared with."""
 
 from imae.recipes.budgets import budgeted
-from imae.recipes.losses import method, title
+from imae.recipes.noise_grid import noise_grid
 from imae.recipes.protocols import short
-from imae.recipes.recipe import Cell, Recipe, Settings, merged
+from imae.recipes.recipe import Cell, Recipe, Settings
 
 _RATES = (0, 20, 40, 60, 80)
 _LOSSES = ("cce", "mae", "gce", "sl", "nce_mae", "nce_rce", "imae", "imae_stable")
@@ -25,21 +25,9 @@ def cells(budget: str) -> tuple[Cell, ...]:
     """Each noise rate and loss."""
     return budgeted(
         budget,
-        [_cell(rate, loss) for rate in _RATES for loss in _LOSSES],
+        noise_grid(_SETTINGS, kind="symmetric", rates=_RATES, losses=_LOSSES),
         short=short(_SHORT_ROWS),
         rates=_SHORT_RATES,
-    )
-
-
-def _cell(rate: int, loss: str) -> Cell:
-    return Cell(
-        name=f"{rate}-{loss}",
-        columns={"Noise": f"{rate}%", "Loss": title(loss)},
-        settings=merged(
-            _SETTINGS,
-            {"noise": f"symmetric:{rate / 100}"},
-            method(loss, is_noisy=rate > 0),
-        ),
     )
 
 
