@@ -20,7 +20,7 @@ from imae.losses.labels import (
 from imae.losses.margin import margin, precise, value_at_margin
 
 # Beyond this the inverse of a transition matrix is rounding, not noise undone.
-_LARGEST_CONDITION = 1e6
+LARGEST_CONDITION = 1e6
 
 # Loss of each row, shape (N, ...), from log-probabilities, shape (N, C, ...), and the arguments.
 _RowLoss = Callable[[Tensor, Labels], Tensor]
@@ -214,7 +214,7 @@ def backward_correction(
         approach", CVPR 2017.
     """
     _check_transition(transition, logits)
-    if is_plain(transition) and torch.linalg.cond(transition.double()) > _LARGEST_CONDITION:
+    if is_plain(transition) and torch.linalg.cond(transition.double()) > LARGEST_CONDITION:
         raise ArgumentError("transition has no inverse, so backward correction is not defined")
     inverse = torch.linalg.inv(transition.double())
 

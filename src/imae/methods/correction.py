@@ -12,16 +12,15 @@ from torch.nn import functional
 
 from imae._checks import check_interval
 from imae.errors import ArgumentError
-from imae.losses.general import forward_correction
+from imae.losses.general import LARGEST_CONDITION, forward_correction
 from imae.losses.margin import precise
 from imae.methods.matrix import read_matrix
 from imae.methods.method import Facts, Method, Restart, Rows
+from imae.methods.stage import first_stage
 from imae.noise.estimate import estimate_transition_from_anchors
 from imae.noise.transition import check_transition
 
 _QUANTILE = 0.97
-# Beyond this the inverse of a transition matrix is rounding, not noise undone.
-_LARGEST_CONDITION = 1e6
 
 
 class Correction(Method):
@@ -132,8 +131,7 @@ class Correction(Method):
             )
 
     def _stage_end(self) -> int:
-        last = self.facts.num_epochs - 1
-        return min(last, max(1, round(self.warm_up * self.facts.num_epochs)))
+        return first_stage(self.warm_up, self.facts.num_epochs)
 
     def _quantile(self) -> float:
         if self.quantile is not None:
@@ -222,7 +220,7 @@ class BackwardCorrection(Correction):
 
     def set_transition(self, matrix: NDArray[np.float64]) -> None:
         """Corrects by this matrix from now on, shape (C, C); inverts it once, not every step."""
-        if not np.linalg.cond(matrix) <= _LARGEST_CONDITION:
+        if not np.linalg.cond(matrix) <= LARGEST_CONDITION:
             raise ArgumentError(
                 f"the {self.source} transition matrix has no inverse; use the method forward"
             )

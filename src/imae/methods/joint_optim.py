@@ -12,6 +12,7 @@ from imae.errors import ArgumentError
 from imae.losses.margin import precise
 from imae.methods.method import Facts, Method, Restart, Rows
 from imae.methods.row_memory import RowMemory
+from imae.methods.stage import first_stage
 
 TARGETS = ("soft", "hard")
 
@@ -98,7 +99,7 @@ class JointOptim(Method):
         whole = facts.num_epochs
         window = max(1, round(self.average_over * whole))
         self.register_buffer("history", given.new_zeros(window, *given.shape))
-        self._first_epochs = min(max(1, round(self.first_stage * whole)), max(1, whole - 1))
+        self._first_epochs = first_stage(self.first_stage, whole)
         self._is_first_stage = True
 
     def restart(self) -> Restart | None:

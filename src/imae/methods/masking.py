@@ -13,6 +13,7 @@ from imae.errors import ArgumentError
 from imae.losses.margin import precise
 from imae.methods.method import Facts, Method, Rows
 from imae.methods.player import Player
+from imae.methods.stage import first_stage
 from imae.methods.structure import Structure
 from imae.noise.estimate import estimate_transition_from_anchors
 
@@ -214,8 +215,7 @@ class Masking(Method):
         return soft.flatten(1)
 
     def _warm_up_epochs(self) -> int:
-        last = self.facts.num_epochs - 1
-        return min(last, max(1, round(self.warm_up * self.facts.num_epochs)))
+        return first_stage(self.warm_up, self.facts.num_epochs)
 
     def _game_epochs(self) -> int:
         return self.facts.num_epochs - self._warm_up_epochs()

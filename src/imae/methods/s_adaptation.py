@@ -10,6 +10,7 @@ from imae._checks import check_choice, check_interval
 from imae.errors import ArgumentError
 from imae.losses.margin import precise
 from imae.methods.method import Facts, Method, Rows
+from imae.methods.stage import first_stage
 from imae.models.network import Network
 
 VARIANTS = ("simple", "complex")
@@ -123,8 +124,7 @@ class SAdaptation(Method):
         return scores.log_softmax(2).gather(2, index).squeeze(2)
 
     def _warm_up_epochs(self) -> int:
-        last = self.facts.num_epochs - 1
-        return min(last, max(1, round(self.warm_up * self.facts.num_epochs)))
+        return first_stage(self.warm_up, self.facts.num_epochs)
 
     def extra_repr(self) -> str:
         """The options, for ``repr``."""

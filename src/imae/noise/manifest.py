@@ -25,6 +25,7 @@ from imae.noise.labels import ArrayOrTensor, NoisyLabels, as_labels
 
 _COLUMNS = ["row_id", "given", "clean"]
 _LONGEST_ID = 100_000  # the csv module reads fields of up to 131,072 characters
+MANIFEST_START = b"# imae-labels "  # by which a file is known before it is read
 _FIRST_LINE = re.compile(
     r"# imae-labels 1 (?P<facts>kind=(?P<kind>\w+) rate=(?P<rate>[0-9]+(\.[0-9]+)?(e-[0-9]+)?) "
     r"seed=(?P<seed>[0-9]{1,4000}) classes=(?P<classes>[0-9]{1,9})) sha256=(?P<digest>[0-9a-f]{64})"

@@ -13,8 +13,8 @@ from imae.data.manifest import SUFFIXES, as_texts, open_columns
 from imae.data.roles import ID_NAMES, LABEL_NAMES, listing, only_column
 from imae.errors import DataError
 from imae.noise import read_manifest
+from imae.noise.manifest import MANIFEST_START
 
-_MANIFEST_START = b"# imae-labels "
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -59,10 +59,10 @@ def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()
 def _is_manifest(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            start = file.read(len(_BYTE_ORDER_MARK) + len(_MANIFEST_START))
+            start = file.read(len(_BYTE_ORDER_MARK) + len(MANIFEST_START))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-    return start.removeprefix(_BYTE_ORDER_MARK).startswith(_MANIFEST_START)
+    return start.removeprefix(_BYTE_ORDER_MARK).startswith(MANIFEST_START)
 
 
 def _read(path: Path) -> tuple[NDArray[np.str_], list[str]]:

@@ -102,7 +102,6 @@ class Journal:
         is_best = validation is not None and validation > state.best_validation
         if is_best:
             state.best_validation = validation
-        if is_best:
             self._save_weights("best", state)
         if not state.is_first:
             return

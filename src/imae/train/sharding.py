@@ -95,7 +95,7 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> None:
     wholes = [each for each in gradients if not isinstance(each, DTensor)]
     norms = [torch.nn.utils.get_total_norm(group) for group in (parts, wholes) if group]
     norm = math.hypot(*(float(whole(each)) for each in norms))
-    factor = max_norm / (norm + 1e-6)
+    factor = max_norm / (norm + 1e-6)  # as torch's own clipping has it, so that both do the same
     if factor < 1:
         for gradient in gradients:
             gradient.mul_(factor)
