@@ -14,7 +14,7 @@ def found(recipe, write_run, tmp_path):
 
 
 def test_the_papers_number_stands_beside_ours_with_the_difference(recipe, write_run, tmp_path):
-    text = as_markdown(recipe, "short", found(recipe, write_run, tmp_path))
+    text = as_markdown(recipe, "short", found(recipe, write_run, tmp_path), changed={})
     row = next(line for line in text.splitlines() if line.startswith("| 40% | CCE"))
     assert [each.strip() for each in row.strip("|").split("|")] == [
         *("40%", "CCE", "lr=0.02", "2 (1 unfinished)"),
@@ -45,5 +45,19 @@ def test_a_terminal_gets_short_rows(recipe, write_run, tmp_path):
 
 def test_nothing_run_is_said_and_is_no_error(recipe, tmp_path):
     empty = outcomes(recipe, recipe.cells("short"), tmp_path)
-    assert "Not run: resnet20-40-cce, resnet20-40-gce." in as_markdown(recipe, "short", empty)
+    text = as_markdown(recipe, "short", empty, changed={})
+    assert "Not run: resnet20-40-cce, resnet20-40-gce." in text
     assert as_csv(recipe, empty).count("\n") == 1
+
+
+def test_the_table_tells_what_was_set_otherwise(recipe, tmp_path):
+    changed = {
+        "machine": {"threads": "1"},
+        "data": {"root": "somewhere", "rows": 400},
+        "schedule": {"at": ["3200", "4800"]},
+    }
+    text = as_markdown(recipe, "paper", outcomes(recipe, (), tmp_path), changed=changed)
+    assert (
+        "Budget `paper`: the settings of the paper; but `data.rows=400`, "
+        '`schedule.at=["3200", "4800"]`. Accuracies'
+    ) in text

@@ -108,13 +108,13 @@ def rebuild(out: Path, name: str | None = None) -> Reproduction:
         ArgumentError: If the folder holds another recipe.
         DataError: If the folder holds no recipe, or a record cannot be read.
     """
-    recipe, budget = _claimed(out)
+    recipe, budget, changed = _claimed(out)
     if name not in (None, recipe.name):
         raise ArgumentError(f"{out}: holds the recipe {recipe.name}, not {name}")
     found = outcomes(recipe, recipe.cells(budget), out)
     written = []
     for name, text in (
-        ("table.md", as_markdown(recipe, budget, found)),
+        ("table.md", as_markdown(recipe, budget, found, changed=changed)),
         ("table.csv", as_csv(recipe, found)),
     ):
         with whole_file(out / name) as file:
@@ -143,10 +143,10 @@ def _claim(out: Path, recipe: Recipe, budget: str, settings: Settings) -> None:
         file.write(text.encode())
 
 
-def _claimed(out: Path) -> tuple[Recipe, str]:
+def _claimed(out: Path) -> tuple[Recipe, str, Settings]:
     path = out / _CLAIM
     try:
         content = json.loads(path.read_text())
-        return RECIPES.build(content["recipe"]), content["budget"]
+        return RECIPES.build(content["recipe"]), content["budget"], content["settings"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: cannot be read; no recipe was run here ({error})") from error

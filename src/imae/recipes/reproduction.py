@@ -8,19 +8,29 @@ from imae._extras import import_extra
 from imae.recipes.budgets import BUDGETS
 from imae.recipes.outcome import MEASURES, Outcome
 from imae.recipes.published import published_table
-from imae.recipes.recipe import Recipe
+from imae.recipes.recipe import Recipe, Settings
 from imae.report.formats import UNKNOWN, duration, percent
+from imae.report.settings import flatten
 from imae.report.table import Summary
 
 
-def as_markdown(recipe: Recipe, budget: str, outcomes: Sequence[Outcome]) -> str:
-    """The table of a recipe: what was measured, what the paper prints, and the difference."""
+def as_markdown(
+    recipe: Recipe, budget: str, outcomes: Sequence[Outcome], *, changed: Settings
+) -> str:
+    """The table of a recipe: what was measured, what the paper prints, and the difference.
+
+    Args:
+        recipe: The recipe.
+        budget: Name of its budget.
+        outcomes: What was measured for every cell.
+        changed: Settings laid over those of the budget, which the table must tell.
+    """
     ran = [outcome for outcome in outcomes if outcome.runs or outcome.unfinished]
     lines = [f"# {recipe.name}", "", f"{recipe.title[0].upper()}{recipe.title[1:]}.", ""]
     caption = published_table(recipe.name)
     if caption is not None:
         lines += [f'In the paper: "{caption}".', ""]
-    lines += [f"Budget `{budget}`: {BUDGETS[budget]}. Accuracies in percent.", ""]
+    lines += [f"Budget `{budget}`: {BUDGETS[budget]}{_but(changed)}. Accuracies in percent.", ""]
     if ran:
         headings, rows = _sheet(recipe, ran)
         lines.append(f"| {' | '.join(headings)} |")
@@ -115,6 +125,16 @@ def _row(
     row += [f"{outcome.paper[name]:.1f}" if name in outcome.paper else UNKNOWN for name in cited]
     row.append(duration(None if outcome.seconds is None else outcome.seconds.mean))
     return row
+
+
+def _but(changed: Settings) -> str:
+    """What was set otherwise, apart from the machine and where the data lie."""
+    told = [
+        f"`{name}={value}`"
+        for name, value in flatten(changed).items()
+        if not name.startswith("machine.") and name != "data.root"
+    ]
+    return f"; but {', '.join(told)}" if told else ""
 
 
 def _shown(summary: Summary | None) -> str:
