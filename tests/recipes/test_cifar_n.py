@@ -11,3 +11,4 @@ def test_every_method_under_every_set_of_human_labels():
     assert by_name["worst-cce"].noise is None
     assert by_name["fine-gce"].data.name == "cifar100n"
     assert by_name["fine-gce"].model.name == "resnet44"
+    assert by_name["aggregate-co_teaching"].method.arguments == {"rate": 0.09}

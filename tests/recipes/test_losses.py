@@ -3,9 +3,14 @@ from imae.recipes.losses import TITLES, method, title
 
 
 def test_imae_has_the_t_of_the_paper():
-    assert method("imae")["method"]["arguments"] == {"T": 8.0}
-    assert method("imae_stable", is_noisy=False)["method"]["arguments"] == {"T": 0.5}
-    assert method("cce")["method"] == {"name": "cce", "arguments": {}}
+    assert method("imae", rate=0.4)["method"]["arguments"] == {"T": 8.0}
+    assert method("imae_stable", rate=0)["method"]["arguments"] == {"T": 0.5}
+    assert method("cce", rate=0.4)["method"] == {"name": "cce", "arguments": {}}
+
+
+def test_methods_that_must_know_the_noise_rate_are_told():
+    assert method("co_teaching", rate=0.2)["method"]["arguments"] == {"rate": 0.2}
+    assert method("trimmed", rate=0.25)["method"]["arguments"] == {"keep": 0.75}
 
 
 def test_every_title_is_of_a_method():

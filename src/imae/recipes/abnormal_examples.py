@@ -26,7 +26,9 @@ _RED = "#d62728"
 def cells(budget: str) -> tuple[Cell, ...]:
     """One run: synthetic noise, so that what is found can be checked."""
     settings = merged(
-        CIFAR10, {"model": {"name": "resnet20"}, "noise": "symmetric:0.4"}, method(_METHOD)
+        CIFAR10,
+        {"model": {"name": "resnet20"}, "noise": "symmetric:0.4"},
+        method(_METHOD, rate=0.4),
     )
     cell = Cell(_METHOD, {"Loss": "IMAE, stable"}, settings)
     return budgeted(budget, [cell], short=short(_SHORT_ROWS))

@@ -27,18 +27,28 @@ _CLEAN_T = 0.5
 _NOISY_T = 8.0
 
 
-def method(name: str, *, is_noisy: bool = True) -> Settings:
+def method(name: str, *, rate: float) -> Settings:
     """Settings of a method; IMAE has T = 8 under noise and 0.5 without, as in the paper.
 
+    Args:
+        name: Name of the method.
+        rate: Part of the labels that is wrong, which co_teaching and trimmed have to be told.
+
     Examples:
-        >>> method("imae", is_noisy=False)
+        >>> method("imae", rate=0)
         {'method': {'name': 'imae', 'arguments': {'T': 0.5}}}
-        >>> method("gce")
+        >>> method("co_teaching", rate=0.2)
+        {'method': {'name': 'co_teaching', 'arguments': {'rate': 0.2}}}
+        >>> method("gce", rate=0.4)
         {'method': {'name': 'gce', 'arguments': {}}}
     """
     arguments: dict[str, Any] = {}
     if name in ("imae", "imae_stable"):
-        arguments["T"] = _NOISY_T if is_noisy else _CLEAN_T
+        arguments["T"] = _NOISY_T if rate > 0 else _CLEAN_T
+    elif name == "co_teaching":
+        arguments["rate"] = rate
+    elif name == "trimmed":
+        arguments["keep"] = 1 - rate
     return {"method": {"name": name, "arguments": arguments}}
 
 

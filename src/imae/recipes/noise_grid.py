@@ -27,7 +27,7 @@ def noise_grid(
             name=f"{rate}-{loss}",
             columns={"Noise": f"{rate}%", "Method": title(loss)},
             settings=merged(
-                settings, {"noise": f"{kind}:{rate / 100}"}, method(loss, is_noisy=rate > 0)
+                settings, {"noise": f"{kind}:{rate / 100}"}, method(loss, rate=rate / 100)
             ),
         )
         for rate in rates

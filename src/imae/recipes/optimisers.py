@@ -34,7 +34,7 @@ def _cell(optimiser: str, loss: str) -> Cell:
         settings=merged(
             CIFAR10,
             {"model": {"name": "resnet56"}, "noise": "symmetric:0.4", "optimizer": settings},
-            method(loss),
+            method(loss, rate=0.4),
         ),
     )
 

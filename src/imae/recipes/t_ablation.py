@@ -41,7 +41,7 @@ def _cell(rate: int, loss: str, temperature: float | None) -> Cell:
             "model": {"name": "resnet20"},
             "noise": f"symmetric:{rate / 100}",
         },
-        method(loss),
+        method(loss, rate=rate / 100),
     )
     name = f"{rate}-{loss}"
     columns = {"Noise": f"{rate}%", "Loss": title(loss), "T": ""}
