@@ -9,7 +9,6 @@ from imae.recipes.recipe import Cell, Recipe, merged
 _NETWORKS = {"resnet20": "ResNet-20", "resnet56": "ResNet-56"}
 _RATES = (0, 40, 80)
 _LOSSES = ("cce", "mae", "imae", "gce", "sl", "imae_stable")
-_ALL_METHODS = ("resnet20", 40)
 _SHORT_ROWS = 5000
 
 
@@ -21,11 +20,16 @@ def cells(budget: str) -> tuple[Cell, ...]:
             _cell(network, rate, loss)
             for network in _NETWORKS
             for rate in _RATES
-            for loss in (METHODS.names() if (network, rate) == _ALL_METHODS else _LOSSES)
+            for loss in _losses(network, rate)
         ],
         short=short(_SHORT_ROWS),
         rates=SHORT_RATES,
     )
+
+
+def _losses(network: str, rate: int) -> tuple[str, ...]:
+    has_all = (network, rate) == ("resnet20", 40)
+    return tuple(dict.fromkeys((*_LOSSES, *METHODS.names()))) if has_all else _LOSSES
 
 
 def _cell(network: str, rate: int, loss: str) -> Cell:
