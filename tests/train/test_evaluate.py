@@ -31,11 +31,19 @@ def test_each_measure_by_hand():
     assert found == {
         "test_accuracy": pytest.approx(2 / 3),
         "validation_accuracy": 0.5,
+        "train_accuracy": pytest.approx(3 / 5),
+        "intact_accuracy": pytest.approx(3 / 5),
         "noisy_accuracy": 0.5,  # row 3 fits its wrong label
         "clean_accuracy": pytest.approx(2 / 3),
         "corrected_accuracy": 0.5,  # row 4 is seen through
         "hybrid_accuracy": 5 / 8,  # 2 of 3 test rows, 3 of 5 training rows as what they are
     }
+
+
+def test_memorised_labels_are_a_full_fit_of_the_given_and_not_of_the_intact_ones():
+    found = measures(PREPARED, test=None, validation=None, train=PREPARED.train.labels)
+    assert found["train_accuracy"] == found["noisy_accuracy"] == 1
+    assert found["intact_accuracy"] == 3 / 5
 
 
 def test_what_is_not_known_is_none():
@@ -53,10 +61,10 @@ def test_true_labels_of_the_test_rows_count_where_they_are_known():
     prepared = Prepared(PREPARED.train, None, split([0, 0], [1, 0]))
     assert measures(prepared, test=np.array([1, 0]), validation=None, train=None) == {
         **dict.fromkeys(
-            ("validation_accuracy", "noisy_accuracy", "clean_accuracy", "corrected_accuracy")
+            f"{part}_accuracy"
+            for part in ("validation", "train", "intact", "noisy", "clean", "corrected", "hybrid")
         ),
         "test_accuracy": 1.0,
-        "hybrid_accuracy": None,
     }
 
 

@@ -14,6 +14,8 @@ from imae.records import RunFolder
 ACCURACIES = (
     "test_accuracy",
     "validation_accuracy",
+    "train_accuracy",
+    "intact_accuracy",
     "noisy_accuracy",
     "clean_accuracy",
     "corrected_accuracy",

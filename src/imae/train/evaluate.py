@@ -26,11 +26,12 @@ def evaluate(state: State) -> Measures:
     """Accuracies of the network as it is, in evaluation mode; all ranks must call it.
 
     Returns:
-        ``test_accuracy``, ``validation_accuracy`` (on held-out given labels), ``noisy_accuracy``
-        (wrong labels predicted as given), ``clean_accuracy`` (right labels predicted),
-        ``corrected_accuracy`` (rows with wrong labels predicted as what they are) and
-        ``hybrid_accuracy`` (test rows and all training rows predicted as what they are); None
-        where unknown.
+        ``test_accuracy``, ``validation_accuracy`` (on held-out given labels), ``train_accuracy``
+        (training rows predicted as given), ``intact_accuracy`` (training rows predicted as what
+        they are), ``noisy_accuracy`` (wrong labels predicted as given), ``clean_accuracy`` (right
+        labels predicted), ``corrected_accuracy`` (rows with wrong labels predicted as what they
+        are) and ``hybrid_accuracy`` (test rows and all training rows predicted as what they are);
+        None where unknown.
     """
     prepared = state.prepared
     state.ranks.take_over_buffers(state.learner.networks)
@@ -65,21 +66,20 @@ def measures(
 ) -> Measures:
     """Accuracies from the predicted classes of each part, None where a part is not predicted."""
     test_hits = None if test is None else test == _truth(prepared.test)
-    noisy = clean = corrected = None
+    given = intact = noisy = clean = corrected = hybrid = None
     if train is not None:
         split, is_flipped = prepared.train, prepared.is_flipped
         assert is_flipped is not None
-        noisy = (train == split.labels)[is_flipped]
-        clean = (train == split.labels)[~is_flipped]
-        corrected = (train == split.clean_labels)[is_flipped]
-    hybrid = None
-    if train is not None and test_hits is not None:
-        hybrid = np.concatenate([test_hits, train == prepared.train.clean_labels])
+        given, intact = train == split.labels, train == split.clean_labels
+        noisy, clean, corrected = given[is_flipped], given[~is_flipped], intact[is_flipped]
+        hybrid = None if test_hits is None else np.concatenate([test_hits, intact])
     held = prepared.validation
     held_hits = None if held is None or validation is None else validation == held.labels
     return {
         "test_accuracy": _mean(test_hits),
         "validation_accuracy": _mean(held_hits),
+        "train_accuracy": _mean(given),
+        "intact_accuracy": _mean(intact),
         "noisy_accuracy": _mean(noisy),
         "clean_accuracy": _mean(clean),
         "corrected_accuracy": _mean(corrected),
