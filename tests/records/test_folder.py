@@ -129,6 +129,19 @@ def test_strays_of_a_killed_process_are_swept(folder):
         assert not any(stray.exists() for stray in strays)
 
 
+def test_a_folder_to_which_nothing_was_written_does_not_stay(tmp_path):
+    with RunFolder(tmp_path / "new").lock():
+        assert (tmp_path / "new").exists()
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "own").mkdir()
+    with RunFolder(tmp_path / "own").lock():
+        pass
+    assert list((tmp_path / "own").iterdir()) == []
+    with RunFolder(tmp_path / "used").lock():
+        RunFolder(tmp_path / "used").write_config({})
+    assert (tmp_path / "used" / "config.json").exists()
+
+
 def test_a_failure_to_write_says_how_to_go_on(tmp_path):
     (tmp_path / "run").write_text("a file where a folder should be")
     folder = RunFolder(tmp_path / "run")

@@ -187,7 +187,8 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Holds the folder for this process alone; the lock ends with the process, however that is.
 
-        Files that a killed process left half written are swept away.
+        Files that a killed process left half written are swept away, and so is a folder to which
+        nothing was written.
 
         Raises:
             ImaeError: If another run holds it, or the folder cannot be written.
@@ -201,6 +202,7 @@ class RunFolder:
         )
         if path in _locked:  # and opening the file a second time would undo the lock
             raise in_use
+        is_new = not path.parent.exists()
         with self._writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("a")
@@ -216,6 +218,10 @@ class RunFolder:
                 yield
             finally:
                 _locked.discard(path)
+                if list(path.parent.iterdir()) == [path]:
+                    path.unlink()
+                    if is_new:
+                        path.parent.rmdir()
 
     def _sweep(self) -> None:
         for name in (".", "checkpoints", "dynamics", "weights"):
