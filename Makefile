@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check docs slow bench clean
+.PHONY: demo test check docs slow bench results clean
 
 demo: $(VENV)/installed
 	$(BIN)/imae demo --out demo
@@ -26,6 +26,12 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/train.py
+
+# The tables and figures under results/, again, from the run records there.
+results: $(VENV)/installed
+	for claim in results/*/reproduce.json; do \
+		$(BIN)/imae reproduce --rebuild --out $$(dirname $$claim) || exit 1; \
+	done
 
 # The constraints hold torch at a build that needs no accelerator packages and pin what was tested.
 $(VENV)/installed: pyproject.toml constraints.txt

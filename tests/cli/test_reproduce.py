@@ -12,7 +12,7 @@ def test_the_recipes_and_the_cells_of_one_are_listed(capsys):
         assert name in shown
     assert main(["reproduce", "cifar10", "--list", "--budget", "paper"]) == 0
     cells = capsys.readouterr().out.split()
-    assert len(cells) == 36
+    assert len(cells) == 58
     assert "resnet56-40-imae" in cells
 
 
@@ -34,7 +34,7 @@ def test_a_cell_is_run_resumed_and_its_table_rebuilt(tmp_path, capsys):
     assert main(["reproduce", "stability", *out, *only, *ONE, "--resume"]) == 0
     assert "1 of 1 runs are done already" in capsys.readouterr().out
     (tmp_path / "table.md").unlink()
-    assert main(["reproduce", "stability", *out[:2], "--rebuild"]) == 0
+    assert main(["reproduce", "--rebuild", *out[:2]]) == 0
     assert (tmp_path / "table.md").read_bytes() == table
 
 
@@ -46,7 +46,8 @@ def test_a_cell_is_run_resumed_and_its_table_rebuilt(tmp_path, capsys):
         (["cifar10", "--only", "resnet"], "no such cell"),
         (["cifar10", "--seeds", "0"], "seeds must be at least 1"),
         (["cifar10", "--set", "optimizer.lr=fast"], "optimizer.lr"),
-        (["cifar10", "--rebuild", "--resume"], "leave the other options out"),
+        (["cifar10", "--rebuild", "--resume"], "give --out, the folder, and no others"),
+        (["cifar10", "--rebuild", "--budget", "paper"], "give --out, the folder, and no others"),
         (["cifar10", "--rebuild"], "no recipe was run here"),
     ],
 )

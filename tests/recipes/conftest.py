@@ -1,5 +1,6 @@
 import pytest
 
+from imae.recipes.cell_config import cell_config
 from imae.recipes.outcome import run_folder
 from imae.recipes.recipe import Cell, Recipe, Variant
 from imae.records import RunFolder
@@ -36,15 +37,17 @@ def recipe():
 def write_run(tmp_path):
     """Writes the record of a run: write_run(cell, variant, seed, test=..., held_out=...)."""
 
-    def write(cell, variant, seed, *, test=None, held_out=None):
+    def write(cell, variant, seed, *, test=None, held_out=None, intact=None):
         folder = RunFolder(run_folder(tmp_path, cell, variant, seed))
-        folder.write_config({**cell.settings, "seed": seed})
+        config = cell_config(cell, variant, {}, seed=seed)
+        folder.write_config(config.model_dump(mode="json"))
         folder.write_env({"cpu": "a processor", "device": "cpu", "threads": 1, "torch": "2"})
         if test is not None:
             row = {
                 "step": 4,
                 "test_accuracy": test,
                 "validation_accuracy": held_out,
+                "intact_accuracy": intact,
                 "noisy_accuracy": 0.1,
             }
             best = {**row, "test_accuracy": test + 0.05}

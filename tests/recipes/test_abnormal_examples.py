@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from imae.recipes.abnormal_examples import finish, mean_margin
-from imae.recipes.catalog import RECIPES
 from imae.recipes.outcome import outcomes
 from imae.recipes.reproduce import reproduce
 from imae.records import RunFolder
@@ -30,8 +29,8 @@ def test_the_picture_is_written(done):
 
 
 def test_without_the_rows_there_is_no_picture_and_no_error(recipe, write_run, tmp_path):
-    cell = RECIPES.build("abnormal_examples").cells("short")[0]
+    cell = recipe.cells("short")[0]
     write_run(cell, cell.variants[0], 7, test=0.5, held_out=0.5)
-    found = outcomes(recipe, (cell,), tmp_path)
+    found = outcomes(recipe, "short", tmp_path, {})
     assert found[0].runs
     assert finish(tmp_path, found) == []

@@ -37,9 +37,12 @@ def test_short_is_laid_over_and_tries_the_same_rates_for_all():
     assert budgeted("short", given, short={})[0].variants == (Variant(),)
 
 
-def test_tiny_has_a_cell_for_each_of_four_methods_and_can_be_built():
-    found = budgeted("tiny", cells("cce", "cce", "mae", "gce", "imae", "sl"), short={})
-    assert [cell.name for cell in found] == ["cce-0", "mae-2", "gce-3", "imae-4"]
+def test_tiny_has_four_methods_from_all_over_the_table_and_can_be_built():
+    names = ("cce", "mae", "gce", "imae", "sl", "cce", "mae", "gce", "imae", "sl")
+    found = budgeted("tiny", cells(*names), short={})
+    assert [cell.name for cell in found] == ["cce-5", "mae-1", "gce-7", "sl-4"]
+    alike = budgeted("tiny", cells(*["imae"] * 7), short={})
+    assert [cell.name for cell in alike] == ["imae-0", "imae-2", "imae-4", "imae-6"]
     config = build_config(found[0].settings)
     assert config.data.name == "digits"
     assert (config.noise, config.noise_map) == ("pairs:0.3", "1:7,7:1")

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from imae.errors import ArgumentError, MissingExtraError
-from imae.recipes.cluster import run_on_ray
+from imae.recipes.cluster import needs, run_on_ray
 from imae.recipes.grid import build_jobs, run_jobs
 from imae.records import RunFolder
 
@@ -26,6 +26,18 @@ def cluster():
     made.wait_for_nodes()
     yield made, workers
     made.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "has_gpus", "number"),
+    [("auto", True, 2), ("auto", False, None), ("cpu", True, None), ("gpu", False, 2)],
+)
+def test_a_run_asks_for_the_devices_it_will_use(recipe, tmp_path, accelerator, has_gpus, number):
+    settings = {"machine": {"accelerator": accelerator, "devices": 2, "threads": 3}}
+    job = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=settings)[0]
+    asked = needs(job, has_gpus=has_gpus)
+    assert asked["num_cpus"] == 3
+    assert asked.get("num_gpus") == number
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own

@@ -5,7 +5,6 @@ import pytest
 from imae.errors import ArgumentError, ImaeError
 from imae.methods import METHODS
 from imae.recipes import compare, split_losses
-from imae.recipes.compare import _SETTINGS_FILE
 from imae.records import RunFolder
 
 SETTINGS = {
@@ -62,7 +61,7 @@ def test_every_loss_runs_under_every_seed(compared):
     ]
     assert runs[1].config.method.arguments["T"] == 16
     assert all(run.result["final"]["step"] == 3 for run in runs)
-    assert json.loads((out / _SETTINGS_FILE).read_text()) == SETTINGS
+    assert json.loads((out / "compare.json").read_text()) == SETTINGS
 
 
 def test_all_else_is_the_same_for_every_loss(compared):

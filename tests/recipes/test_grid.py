@@ -1,8 +1,18 @@
+from dataclasses import replace
+
 import pytest
 
 from imae.errors import ArgumentError, ImaeError
-from imae.recipes.grid import build_jobs, chosen_cells, run_jobs
+from imae.recipes import job as job_module
+from imae.recipes.grid import (
+    build_jobs,
+    chosen_cells,
+    refuse_what_sets_cells_apart,
+    run_jobs,
+)
+from imae.recipes.recipe import merged
 from imae.records import RunFolder
+from imae.train import Stopped
 
 
 def test_cells_are_chosen_by_name_and_by_pattern(recipe):
@@ -53,17 +63,66 @@ def test_runs_are_done_once_and_a_failure_is_told_at_the_end(recipe, tmp_path):
     assert [RunFolder(job.config.out).result()["seconds"] for job in jobs[:2]] == times
 
 
-def test_what_the_variants_try_cannot_be_set_for_all(recipe, tmp_path):
-    settings = {"optimizer": {"lr": 0.05}}
-    with pytest.raises(ArgumentError, match=r"optimizer.lr: resnet20-40-cce tries several of it"):
-        build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=settings)
+def test_what_sets_cells_apart_cannot_be_set_for_all(recipe):
+    cells = recipe.cells("short")
+    with pytest.raises(ArgumentError, match=r"optimizer.lr: the recipe tries several of it"):
+        refuse_what_sets_cells_apart(cells, {"optimizer": {"lr": 0.05}})
+    for settings in ({"method": {"name": "mae"}}, {"noise": "symmetric:0.2"}, {"out": "x"}):
+        with pytest.raises(ArgumentError, match=r"belongs to the recipe"):
+            refuse_what_sets_cells_apart(cells, settings)
+    differing = [
+        replace(cell, settings=merged(cell.settings, {"method": {"arguments": {"T": T}}}))
+        for cell, T in zip(cells, (4.0, 8.0), strict=True)
+    ]
+    with pytest.raises(ArgumentError, match=r"method.arguments.T: belongs to the recipe"):
+        refuse_what_sets_cells_apart(differing, {"method": {"arguments": {"T": 2.0}}})
+    refuse_what_sets_cells_apart(cells, {"train": {"steps": 5}, "machine": {"threads": 1}})
 
 
-def test_a_run_under_older_settings_is_not_mixed_in(recipe, tmp_path):
-    cells = recipe.cells("short")[:1]
-    (job, _) = build_jobs(cells, seeds=1, folder=tmp_path, settings={})
-    run_jobs([job])
-    again = build_jobs(cells, seeds=1, folder=tmp_path, settings={"machine": {"threads": 2}})
-    assert again[0].config.train == job.config.train
-    with pytest.raises(ArgumentError, match=r"was run with train.steps=4, not 5; choose another"):
-        build_jobs(cells, seeds=1, folder=tmp_path, settings={"train": {"steps": 5}})
+def test_runs_at_once_share_the_processor(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    cell = recipe.cells("short")[0]
+    free = replace(cell, settings={**cell.settings, "machine": {}})
+
+    def threads(cell, workers):
+        jobs = build_jobs([cell], seeds=1, folder=tmp_path, settings={}, workers=workers)
+        return {job.config.machine.threads for job in jobs}
+
+    assert threads(free, 1) == {None}
+    assert threads(free, 3) == {2}
+    assert threads(free, 20) == {1}
+    assert threads(cell, 3) == {1}  # what is set counts
+
+
+def test_a_crash_in_one_run_does_not_end_the_others(recipe, tmp_path, monkeypatch):
+    jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings={})[:3]
+    real = job_module.train
+
+    def train(config, *, show):
+        if config.out == jobs[0].config.out:
+            raise RuntimeError("no more\nmemory")
+        return real(config, show=show)
+
+    monkeypatch.setattr(job_module, "train", train)
+    with pytest.raises(ImaeError, match=f"1 of 3 runs failed: {jobs[0].name}: RuntimeError: no"):
+        run_jobs(jobs)
+    assert all(RunFolder(job.config.out).result() for job in jobs[1:])
+
+
+def test_runs_that_fail_for_one_reason_are_told_together(recipe, tmp_path):
+    settings = {"data": {"root": str(tmp_path / "no"), "name": "cifar10"}}
+    jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path / "x", settings=settings)
+    with pytest.raises(ImaeError, match=r"4 of 4 runs failed: resnet20-40-cce-lr=0.1-seed7 and 3"):
+        run_jobs(jobs)
+    assert not list((tmp_path / "x").rglob("*lock"))
+
+
+def test_a_stopped_grid_says_how_to_go_on(recipe, tmp_path, monkeypatch):
+    def stopped(config, *, show):  # noqa: ARG001
+        raise Stopped("stopped after step 3", 130)
+
+    monkeypatch.setattr(job_module, "train", stopped)
+    jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings={})
+    with pytest.raises(Stopped, match="the same command with --resume goes on") as error:
+        run_jobs(jobs)
+    assert error.value.code == 130

@@ -1,7 +1,7 @@
 import pytest
 
 from imae.recipes.grid import build_jobs
-from imae.recipes.job import do_content, train_or_resume
+from imae.recipes.job import attempt_content, train_or_resume
 from imae.records import RunFolder
 
 
@@ -18,11 +18,11 @@ def test_a_job_is_done_once(job):
 
 
 def test_plain_settings_do_the_same_run(job):
-    assert do_content(job.content()) is None
+    assert attempt_content(job.content()) is None
     assert RunFolder(job.config.out).result() is not None
 
 
 def test_what_goes_wrong_is_given_back(job):
     content = job.content()
     content["train"]["batch_size"] = 1000
-    assert "more than the 180 rows" in do_content(content)
+    assert "more than the 180 rows" in attempt_content(content)

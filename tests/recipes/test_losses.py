@@ -10,10 +10,17 @@ def test_imae_has_the_t_of_the_paper():
 
 def test_methods_that_must_know_the_noise_rate_are_told():
     assert method("co_teaching", rate=0.2)["method"]["arguments"] == {"rate": 0.2}
+    assert method("forward_symmetric", rate=0.2)["method"]["arguments"] == {"rate": 0.2}
     assert method("trimmed", rate=0.25)["method"]["arguments"] == {"keep": 0.75}
 
 
-def test_every_title_is_of_a_method():
-    assert set(TITLES) <= set(METHODS.names())
+def test_a_hundred_classes_have_the_settings_of_their_authors():
+    wanted = {"alpha": 6.0, "beta": 0.1}
+    assert method("sl", rate=0.4, num_classes=100)["method"]["arguments"] == wanted
+    assert method("sl", rate=0.4)["method"]["arguments"] == {}
+
+
+def test_every_method_has_a_title_of_its_own():
+    assert set(TITLES) == set(METHODS.names())
+    assert len(set(TITLES.values())) == len(TITLES)
     assert title("cce") == "CCE"
-    assert title("elr") == "elr"

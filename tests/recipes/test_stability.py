@@ -14,4 +14,6 @@ def test_each_candidate_alone_and_the_pairs():
         "bounded",
         "normalised-saturated",
         "normalised-bounded",
+        "saturated-bounded",
+        "normalised-saturated-bounded",
     }

@@ -9,6 +9,8 @@ from rich.table import Table
 from imae._extras import import_extra
 from imae.errors import ArgumentError
 
+_BUDGET = "short"
+
 
 def register(app: typer.Typer) -> None:
     """Adds the command to the program."""
@@ -18,7 +20,7 @@ def register(app: typer.Typer) -> None:
 def reproduce(
     name: str | None = typer.Argument(None, help="Recipe; --list shows all."),
     list_all: bool = typer.Option(False, "--list", help="List the recipes and their cells."),
-    budget: str = typer.Option("short", help="tiny, short or paper."),
+    budget: str | None = typer.Option(None, help="tiny, short or paper [short]."),
     only: list[str] | None = typer.Option(
         None, metavar="CELL", help="Train this cell alone, such as `resnet20-40-*`; repeatable."
     ),
@@ -43,23 +45,25 @@ def reproduce(
     """
     import_extra("pydantic", extra="train")
     from imae import recipes
-    from imae.recipes.reproduction import as_text
+    from imae.recipes.tables import as_text
     from imae.train import with_settings
 
-    if list_all or name is None:
-        _list(name, budget)
+    if list_all or (name is None and not rebuild):
+        _list(name, budget or _BUDGET)
         return
-    folder = out or Path("reproduce") / f"{name}-{budget}"
-    recipes.RECIPES.find(name)
+    if name is not None:
+        recipes.RECIPES.find(name)
+    folder = out or Path("reproduce") / f"{name}-{budget or _BUDGET}"
     if rebuild:
-        if only or resume or jobs > 1 or seeds > 1 or ray or settings or root:
-            raise ArgumentError("--rebuild trains nothing: leave the other options out")
+        if only or resume or jobs > 1 or seeds > 1 or ray or settings or root or budget or not out:
+            raise ArgumentError("--rebuild trains nothing: give --out, the folder, and no others")
         made = recipes.rebuild(folder, name)
     else:
+        assert name is not None
         given = [*(settings or []), *([] if root is None else [f"data.root={root}"])]
         made = recipes.reproduce(
             name,
-            budget=budget,
+            budget=budget or _BUDGET,
             out=folder,
             only=only or [],
             seeds=seeds,

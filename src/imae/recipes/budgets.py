@@ -68,11 +68,14 @@ def budgeted(
 
 
 def _few(cells: Sequence[Cell]) -> list[Cell]:
-    """The first cell of each of the first methods."""
-    by_method: dict[str, Cell] = {}
+    """Cells of several methods, each from another place of the table."""
+    by_method: dict[str, list[Cell]] = {}
     for cell in cells:
-        by_method.setdefault(str(cell.settings["method"]), cell)
-    return list(by_method.values())[:_TINY_CELLS]
+        by_method.setdefault(cell.settings["method"]["name"], []).append(cell)
+    groups = list(by_method.values()) if len(by_method) > 1 else [[cell] for cell in cells]
+    number = min(_TINY_CELLS, len(groups))
+    spread = [groups[i * (len(groups) - 1) // max(1, number - 1)] for i in range(number)]
+    return [group[(i + 1) % len(group)] for i, group in enumerate(spread)]
 
 
 def _tiny(cell: Cell) -> Cell:

@@ -51,6 +51,8 @@ CIFAR10_RECIPE = Recipe(
     measures=("best", "final", "noisy", "clean", "corrected", "hybrid"),
     notes=(
         "The 40% rows of ResNet-56 are the table of the paper's introduction; the figures are its "
-        "training dynamics. The paper's table has CCE, MAE and IMAE alone."
+        "training dynamics. The paper's table has CCE, MAE and IMAE alone. Of the other "
+        "methods Co-teaching, Trimmed and Forward with a known rate are told how many labels are "
+        "wrong, and L2RW sees ten true labels of each class."
     ),
 )

@@ -41,7 +41,7 @@ def _cell(labels: str, loss: str) -> Cell:
                 "data": {"name": data, "options": options},
                 "model": {"name": "resnet44" if is_fine else "resnet20"},
             },
-            method(loss, rate=rate),
+            method(loss, rate=rate, num_classes=100 if is_fine else 10),
         ),
     )
 
@@ -52,7 +52,8 @@ CIFAR_N = Recipe(
     cells=cells,
     measures=("best", "final", "noisy", "clean", "corrected", "hybrid"),
     notes=(
-        "Not in the paper: real human mistakes instead of drawn ones. co_teaching and trimmed are "
-        "told how many labels are wrong."
+        "Not in the paper: real human mistakes instead of drawn ones. Co-teaching, Trimmed and "
+        "Forward with a known rate are told how many labels are wrong, and L2RW sees ten true "
+        "labels of each class."
     ),
 )

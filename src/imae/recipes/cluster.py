@@ -6,7 +6,7 @@ from typing import Any
 
 from imae._extras import import_extra
 from imae.errors import ArgumentError
-from imae.recipes.job import Job, do_content
+from imae.recipes.job import Job, attempt_content
 
 _RETRIES = 3
 
@@ -44,25 +44,27 @@ def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | N
 def _do_in(folder: str, content: Mapping[str, Any]) -> str | None:
     """Does a run; relative paths mean what they mean where the command was given."""
     os.chdir(folder)
-    return do_content(content)
+    return attempt_content(content)
 
 
-def _needs(job: Job) -> dict[str, Any]:
+def needs(job: Job, *, has_gpus: bool) -> dict[str, Any]:
+    """What a run asks of the cluster, which then shows it these devices alone."""
     machine = job.config.machine
-    needs: dict[str, Any] = {"num_cpus": machine.threads or 1}
-    if machine.accelerator in ("gpu", "cuda"):
-        needs["num_gpus"] = machine.devices
-    return needs
+    asked: dict[str, Any] = {"num_cpus": machine.threads or 1}
+    if machine.accelerator in ("gpu", "cuda") or (machine.accelerator == "auto" and has_gpus):
+        asked["num_gpus"] = machine.devices
+    return asked
 
 
 def _ends(ray: Any, jobs: Sequence[Job]) -> Iterator[tuple[Job, str | None]]:
     # A worker that dies is a system failure to Ray, which starts its task again: the run then
     # goes on from its last checkpoint.
+    has_gpus = ray.cluster_resources().get("GPU", 0) > 0
     task = ray.remote(max_retries=_RETRIES)(_do_in)
-    running = {
-        task.options(**_needs(job), name=job.name).remote(os.getcwd(), job.content()): job
-        for job in jobs
-    }
+    running = {}
+    for job in jobs:
+        options = task.options(name=job.name, **needs(job, has_gpus=has_gpus))
+        running[options.remote(os.getcwd(), job.content())] = job
     while running:
         (done,), _ = ray.wait(list(running), num_returns=1)
         job = running.pop(done)

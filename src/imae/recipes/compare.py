@@ -1,6 +1,5 @@
 """One recipe, several losses, several seeds."""
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -8,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from imae._checks import check_integer
-from imae._files import whole_file
 from imae.errors import ArgumentError, ImaeError
 from imae.methods.catalog import METHODS
+from imae.recipes.claim import claim
 from imae.recipes.job import train_or_resume
 from imae.train import Config, Run, Stopped, build_config, with_settings
-
-_SETTINGS_FILE = "compare.json"
 
 
 def split_losses(text: str) -> list[str]:
@@ -82,7 +79,7 @@ def compare(
     check_integer("seeds", seeds, low=1)
     folder = Path(out)
     configs = _cells(settings, losses, seeds, folder)
-    _claim(folder, settings)
+    claim(folder / "compare.json", settings, holds="a comparison under other settings")
     runs, failed = [], []
     for number, config in enumerate(configs, start=1):
         if show:
@@ -113,14 +110,3 @@ def _cells(
             content = with_settings(settings, [f"method.name={name}", *texts, f"seed={seed}"])
             cells.append(build_config({**content, "out": str(folder / f"{label}-seed{seed}")}))
     return cells
-
-
-def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
-    path = folder / _SETTINGS_FILE
-    content = json.dumps(settings, indent=2, sort_keys=True)
-    if path.exists() and path.read_text() != content:
-        raise ArgumentError(
-            f"{folder}: holds a comparison under other settings; choose another --out"
-        )
-    with whole_file(path) as file:
-        file.write(content.encode())

@@ -2,19 +2,23 @@
 
 import fnmatch
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from imae._checks import check_integer
 from imae.errors import ArgumentError, ImaeError
+from imae.recipes.cell_config import cell_config
 from imae.recipes.cluster import run_on_ray
-from imae.recipes.job import Job, train_or_resume
+from imae.recipes.job import Job, attempt
 from imae.recipes.outcome import run_folder
-from imae.recipes.recipe import Cell, Settings, merged
+from imae.recipes.recipe import Cell, Settings
 from imae.recipes.workers import run_at_once
 from imae.records import RunFolder
-from imae.train import Config, Stopped, build_config
+from imae.report.settings import flatten
+from imae.train import Stopped
+
+# What a recipe is about, even where all its cells share it.
+_FIXED = ("data.name", "method.name", "model.name", "noise", "out")
 
 
 def chosen_cells(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]:
@@ -26,7 +30,8 @@ def chosen_cells(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]
     for pattern in only:
         if not any(fnmatch.fnmatchcase(cell.name, pattern) for cell in cells):
             names = ", ".join(cell.name for cell in cells)
-            raise ArgumentError(f"--only {pattern}: no such cell; the cells are {names}")
+            known = f"the cells are {names}" if names else "this recipe trains nothing"
+            raise ArgumentError(f"--only {pattern}: no such cell; {known}")
     if not only:
         return tuple(cells)
     return tuple(
@@ -51,57 +56,42 @@ def build_jobs(
     """
     check_integer("seeds", seeds, low=1)
     check_integer("jobs", workers, low=1)
-    _refuse_what_variants_set(cells, settings)
-    threads: Settings = {}
-    if workers > 1:
-        threads = {"machine": {"threads": max(1, (os.cpu_count() or 1) // workers)}}
+    share = max(1, (os.cpu_count() or 1) // workers)
     jobs = []
     for offset in range(seeds):
         for cell in cells:
             for variant in cell.variants:
-                content = merged(threads, cell.settings, variant.settings, settings)
-                seed = build_config(content).seed + offset
+                config = cell_config(cell, variant, settings)
+                seed = config.seed + offset
                 path = run_folder(folder, cell, variant, seed)
-                config = build_config({**content, "seed": seed, "out": str(path)})
-                _refuse_other_settings(config)
-                jobs.append(Job(path.name, config))
+                machine = config.machine
+                if workers > 1 and machine.threads is None:
+                    machine = machine.model_copy(update={"threads": share})
+                changes = {"seed": seed, "out": str(path), "machine": machine}
+                jobs.append(Job(path.name, config.model_copy(update=changes)))
     return tuple(jobs)
 
 
-def _refuse_what_variants_set(cells: Sequence[Cell], settings: Settings) -> None:
-    given = _leaves(settings)
-    for cell in cells:
-        for variant in cell.variants:
-            for key in _leaves(variant.settings):
-                if key in given:
-                    raise ArgumentError(f"{key}: {cell.name} tries several of it; leave it out")
+def refuse_what_sets_cells_apart(cells: Sequence[Cell], settings: Settings) -> None:
+    """Refuses settings by which the rows of a table would no longer be what they are called.
 
+    Args:
+        cells: All cells of the recipe.
+        settings: What a user wants to lay over the settings of every cell.
 
-def _refuse_other_settings(config: Config) -> None:
-    """Refuses a run folder from an older form of the recipe, whose numbers do not belong here."""
-    assert config.out is not None
-    run = RunFolder(config.out)
-    if not run.exists():
-        return
-    wanted, found = (
-        _leaves({key: value for key, value in content.items() if key not in ("out", "machine")})
-        for content in (config.model_dump(mode="json"), run.config())
-    )
-    for key, value in wanted.items():
-        if value is not None and found.get(key) != value:  # what is left open was filled in
+    Raises:
+        ArgumentError: If a setting is one that the cells or their variants differ in, or what a
+            recipe is about.
+    """
+    by_cell = [flatten(cell.settings) for cell in cells]
+    tried = {key for cell in cells for each in cell.variants for key in flatten(each.settings)}
+    for key in flatten(settings):
+        if key in tried:
+            raise ArgumentError(f"{key}: the recipe tries several of it; leave it out")
+        if key in _FIXED or len({each.get(key) for each in by_cell}) > 1:
             raise ArgumentError(
-                f"{config.out}: was run with {key}={found.get(key)}, not {value}; "
-                "choose another --out"
+                f"{key}: belongs to the recipe; for something else there is imae compare"
             )
-
-
-def _leaves(settings: Settings, prefix: str = "") -> dict[str, Any]:
-    """Nested settings as one level of dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        is_section = isinstance(value, Mapping)
-        flat.update(_leaves(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value})
-    return flat
 
 
 def run_jobs(
@@ -137,13 +127,15 @@ def run_jobs(
         ends = _one_by_one(waiting, show=show, say=say)
     else:
         ends = run_at_once(waiting, workers)
-    failed = []
+    failed: dict[str, list[str]] = {}
     for number, (job, problem) in enumerate(ends, start=1):
         say(f"{number} of {len(waiting)}: {job.name} {_end(job, problem)}")
         if problem is not None:
-            failed.append(f"{job.name}: {problem}")
+            failed.setdefault(problem, []).append(job.name)
     if failed:
-        raise ImaeError(f"{len(failed)} of {len(waiting)} runs failed: {'; '.join(failed)}")
+        number = sum(map(len, failed.values()))
+        reasons = "; ".join(f"{_some(names)}: {problem}" for problem, names in failed.items())
+        raise ImaeError(f"{number} of {len(waiting)} runs failed: {reasons}")
 
 
 def _one_by_one(
@@ -152,13 +144,14 @@ def _one_by_one(
     for number, job in enumerate(jobs, start=1):
         say(f"{number} of {len(jobs)}: {job.name} begins")
         try:
-            train_or_resume(job.config, show=show)
-        except Stopped:
-            raise
-        except ImaeError as error:
-            yield job, str(error)
-        else:
-            yield job, None
+            problem = attempt(job.config, show=show)
+        except Stopped as stopped:
+            raise Stopped("stopped; the same command with --resume goes on", stopped.code) from None
+        yield job, problem
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _end(job: Job, problem: str | None) -> str:

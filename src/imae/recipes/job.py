@@ -1,5 +1,6 @@
 """One run of a grid, and how another process does it."""
 
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,16 +35,24 @@ def train_or_resume(config: Config, *, show: bool = False) -> Run:
     return train(config, show=show)
 
 
-def do_content(content: Mapping[str, Any]) -> str | None:
-    """Does a run given as plain settings; what went wrong, or None.
+def attempt(config: Config, *, show: bool = False) -> str | None:
+    """Does a run; what went wrong, in one line, or None.
 
     Raises:
         Stopped: If a signal ended it; it can be resumed.
     """
     try:
-        train_or_resume(build_config(content))
+        train_or_resume(config, show=show)
     except Stopped:
         raise
     except ImaeError as error:
         return str(error)
+    except Exception as error:  # such as no more memory: the other runs of a grid go on
+        traceback.print_exc()
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return None
+
+
+def attempt_content(content: Mapping[str, Any]) -> str | None:
+    """Does a run given as plain settings, as another process gets them; see ``attempt``."""
+    return attempt(build_config(content))

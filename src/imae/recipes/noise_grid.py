@@ -7,7 +7,12 @@ from imae.recipes.recipe import Cell, Settings, merged
 
 
 def noise_grid(
-    settings: Settings, *, kind: str, rates: Sequence[int], losses: Sequence[str]
+    settings: Settings,
+    *,
+    kind: str,
+    rates: Sequence[int],
+    losses: Sequence[str],
+    num_classes: int = 10,
 ) -> list[Cell]:
     """A cell for each noise rate and method, named ``RATE-METHOD``.
 
@@ -16,6 +21,7 @@ def noise_grid(
         kind: Kind of the noise.
         rates: Noise rates in percent; 0 makes IMAE take the T of clean labels.
         losses: Names of methods.
+        num_classes: Classes of the data.
 
     Examples:
         >>> cells = noise_grid({"seed": 1}, kind="symmetric", rates=(0, 40), losses=("gce",))
@@ -27,7 +33,9 @@ def noise_grid(
             name=f"{rate}-{loss}",
             columns={"Noise": f"{rate}%", "Method": title(loss)},
             settings=merged(
-                settings, {"noise": f"{kind}:{rate / 100}"}, method(loss, rate=rate / 100)
+                settings,
+                {"noise": f"{kind}:{rate / 100}"},
+                method(loss, rate=rate / 100, num_classes=num_classes),
             ),
         )
         for rate in rates

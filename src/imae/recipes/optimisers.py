@@ -45,6 +45,7 @@ OPTIMISERS = Recipe(
     cells=cells,
     notes=(
         "The paper fixes the rest as in its CIFAR-10 experiments, so weight decay is 0.0001 and "
-        "the rate is divided by 10 at 32k and 48k."
+        "the rate is divided by 10 at 32k and 48k. It does not say whether its numbers are best or "
+        "final: they stand beside the final ones."
     ),
 )

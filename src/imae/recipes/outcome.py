@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from imae.errors import ArgumentError, DataError
+from imae.recipes.cell_config import cell_config, other_setting
 from imae.recipes.published import published
-from imae.recipes.recipe import Cell, Recipe, Variant
+from imae.recipes.recipe import Cell, Recipe, Settings, Variant
 from imae.report.read import RunRecord, read_run
 from imae.report.table import Summary, summarise
 
@@ -13,6 +15,8 @@ from imae.report.table import Summary, summarise
 MEASURES: Mapping[str, tuple[str, str, str]] = {
     "best": ("Best test", "best_test", "test_accuracy"),
     "final": ("Final test", "final", "test_accuracy"),
+    "train": ("Training rows, given labels", "final", "train_accuracy"),
+    "intact": ("Training rows, true labels", "final", "intact_accuracy"),
     "noisy": ("Noisy subset", "final", "noisy_accuracy"),
     "clean": ("Clean subset", "final", "clean_accuracy"),
     "corrected": ("Corrected", "final", "corrected_accuracy"),
@@ -32,6 +36,8 @@ class Outcome:
         runs: Finished runs under these settings, one for each seed.
         tried: Final accuracy on the held-out given labels, by the label of each variant tried.
         unfinished: Runs of this cell that have begun and not ended.
+        failed: Runs of this cell that ended by an error.
+        is_settled: Whether all variants were tried under the same seeds.
     """
 
     cell: Cell
@@ -40,6 +46,8 @@ class Outcome:
     runs: tuple[RunRecord, ...]
     tried: Mapping[str, Summary | None]
     unfinished: int
+    failed: int
+    is_settled: bool
 
     def measure(self, name: str) -> Summary | None:
         """A measure over the seeds, as a fraction; None where it is not known."""
@@ -58,22 +66,34 @@ def run_folder(folder: Path, cell: Cell, variant: Variant, seed: int) -> Path:
     return folder / "runs" / f"{cell.name}{middle}-seed{seed}"
 
 
-def outcomes(recipe: Recipe, cells: Sequence[Cell], folder: Path) -> tuple[Outcome, ...]:
-    """What the run folders below a folder say of these cells; cells without a run are kept.
+def outcomes(recipe: Recipe, budget: str, folder: Path, changed: Settings) -> tuple[Outcome, ...]:
+    """What the run folders below a folder say of every cell, run or not.
+
+    Args:
+        recipe: The recipe.
+        budget: Name of its budget; nothing of the paper stands beside a ``tiny`` one.
+        folder: Folder of the recipe.
+        changed: What was laid over the settings of every cell.
 
     Raises:
-        DataError: If a run folder cannot be read.
+        DataError: If a run folder cannot be read, or holds a run under other settings, whose
+            numbers do not belong in the table.
     """
-    return tuple(_outcome(recipe, cell, folder) for cell in cells)
+    found = []
+    for cell in recipe.cells(budget):
+        paper = {} if budget == "tiny" else published(recipe.name, cell.name)
+        found.append(_outcome(cell, folder, changed, paper))
+    return tuple(found)
 
 
-def _outcome(recipe: Recipe, cell: Cell, folder: Path) -> Outcome:
+def _outcome(cell: Cell, folder: Path, changed: Settings, paper: Mapping[str, float]) -> Outcome:
     finished: dict[str, list[RunRecord]] = {}
-    unfinished = 0
+    unfinished = failed = 0
     for variant in cell.variants:
-        records = [read_run(path) for path in _runs(folder, cell, variant)]
+        records = list(_records(folder, cell, variant, changed))
         ended = [record for record in records if record.result is not None]
-        unfinished += len(records) - len(ended)
+        failed += sum(record.status == "failed" for record in records)
+        unfinished += sum(record.status in ("running", "stopped") for record in records)
         if ended:
             finished[variant.label] = ended
     tried = {
@@ -83,15 +103,37 @@ def _outcome(recipe: Recipe, cell: Cell, folder: Path) -> Outcome:
     chosen = _chosen(cell, tried)
     return Outcome(
         cell=cell,
-        paper=published(recipe.name, cell.name),
+        paper=paper,
         variant=chosen,
         runs=() if chosen is None else tuple(finished[chosen.label]),
         tried=tried,
         unfinished=unfinished,
+        failed=failed,
+        is_settled=len({_seeds(finished.get(each.label, [])) for each in cell.variants}) == 1,
     )
 
 
-def _runs(folder: Path, cell: Cell, variant: Variant) -> Iterator[Path]:
+def _records(folder: Path, cell: Cell, variant: Variant, changed: Settings) -> Iterator[RunRecord]:
+    for seed, path in _runs(folder, cell, variant):
+        record = read_run(path)
+        wanted = cell_config(cell, variant, changed, seed=seed)
+        try:
+            other = other_setting(wanted, record.config)
+        except ArgumentError as error:
+            raise DataError(f"{path}: its settings cannot be used: {error}") from error
+        if other is not None:
+            raise DataError(
+                f"{path}: was run with {other}, and does not belong to this recipe; "
+                "move it away, or choose another --out"
+            )
+        yield record
+
+
+def _seeds(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    return tuple(run.seed for run in runs)
+
+
+def _runs(folder: Path, cell: Cell, variant: Variant) -> Iterator[tuple[int, Path]]:
     prefix = run_folder(folder, cell, variant, 0).name[:-1]
     paths = (folder / "runs").glob("*/config.json")
     found = {
@@ -99,8 +141,7 @@ def _runs(folder: Path, cell: Cell, variant: Variant) -> Iterator[Path]:
         for path in paths
         if path.parent.name.startswith(prefix) and path.parent.name.removeprefix(prefix).isdecimal()
     }
-    for seed in sorted(found):
-        yield found[seed]
+    yield from sorted(found.items())
 
 
 def _chosen(cell: Cell, tried: Mapping[str, Summary | None]) -> Variant | None:

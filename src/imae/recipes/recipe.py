@@ -51,6 +51,8 @@ class Recipe:
         cells: The cells of a budget.
         measures: What the table shows of each, by the names of ``imae.recipes.outcome``.
         notes: What a reader of the table must know.
+        budget_notes: What holds for one budget alone, by its name.
+        must_set: Settings without which the paper's budget is not the paper's.
         finish: Makes further files in the folder from the outcomes; gives their paths.
     """
 
@@ -59,6 +61,8 @@ class Recipe:
     cells: Callable[[str], tuple[Cell, ...]]
     measures: tuple[str, ...] = ("best", "final")
     notes: str = ""
+    budget_notes: Mapping[str, str] = field(default_factory=dict)
+    must_set: tuple[str, ...] = ()
     finish: Callable[[Path, Sequence["Outcome"]], list[Path]] | None = None
 
 

@@ -2,21 +2,25 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from imae._checks import check_choice
+from imae._extras import import_extra
 from imae._files import whole_file
-from imae.errors import ArgumentError, DataError, ImaeError
+from imae.errors import ArgumentError, DataError
 from imae.recipes.budgets import BUDGETS
 from imae.recipes.catalog import RECIPES
-from imae.recipes.grid import build_jobs, chosen_cells, run_jobs
+from imae.recipes.cell_config import is_of_the_place
+from imae.recipes.claim import claim
+from imae.recipes.figures import save_figures
+from imae.recipes.grid import build_jobs, chosen_cells, refuse_what_sets_cells_apart, run_jobs
 from imae.recipes.outcome import Outcome, outcomes
 from imae.recipes.recipe import Recipe, Settings
-from imae.recipes.reproduction import as_csv, as_markdown
-from imae.report import save_figures
+from imae.recipes.tables import as_csv, as_markdown
+from imae.report.settings import flatten
 
 _CLAIM = "reproduce.json"
 
@@ -81,17 +85,26 @@ def reproduce(
     """
     recipe = RECIPES.build(name)
     check_choice("budget", budget, tuple(BUDGETS))
+    changed = settings or {}
+    _refuse_what_is_missing(recipe, budget, changed)
     cells = chosen_cells(recipe.cells(budget), only)
-    jobs = build_jobs(cells, seeds=seeds, folder=out, settings=settings or {}, workers=workers)
-    if (out / "runs").exists() and jobs and not is_resumed:
+    refuse_what_sets_cells_apart(recipe.cells(budget), changed)
+    jobs = build_jobs(cells, seeds=seeds, folder=out, settings=changed, workers=workers)
+    if jobs and not is_resumed and any(out.glob("runs/*/config.json")):
         raise ArgumentError(
             f"{out}: holds runs already; go on with --resume, or choose another --out"
         )
-    _claim(out, recipe, budget, settings or {})
+    import_extra("matplotlib", extra="plot")  # before the first run, not after the last
+    claim(
+        out / _CLAIM,
+        {"recipe": recipe.name, "budget": budget, "settings": _of_the_numbers(changed)},
+        holds="another recipe, budget or settings",
+    )
+    outcomes(recipe, budget, out, changed)  # refuses runs that do not belong there
     try:
         run_jobs(jobs, workers=workers, ray_address=ray_address, show=show, say=say)
     except BaseException:
-        with contextlib.suppress(ImaeError):  # what ended the runs is what must be told
+        with contextlib.suppress(Exception):  # what ended the runs is what must be told
             rebuild(out)
         raise
     return rebuild(out)
@@ -111,36 +124,41 @@ def rebuild(out: Path, name: str | None = None) -> Reproduction:
     recipe, budget, changed = _claimed(out)
     if name not in (None, recipe.name):
         raise ArgumentError(f"{out}: holds the recipe {recipe.name}, not {name}")
-    found = outcomes(recipe, recipe.cells(budget), out)
+    found = outcomes(recipe, budget, out, changed)
     written = []
-    for name, text in (
-        ("table.md", as_markdown(recipe, budget, found, changed=changed)),
-        ("table.csv", as_csv(recipe, found)),
-    ):
-        with whole_file(out / name) as file:
-            file.write(text.encode())
-        written.append(out / name)
-    written += _figures(found, out)
+    if found:
+        for name, text in (
+            ("table.md", as_markdown(recipe, budget, found, changed=changed)),
+            ("table.csv", as_csv(recipe, found)),
+        ):
+            with whole_file(out / name) as file:
+                file.write(text.encode())
+            written.append(out / name)
+        written += save_figures(found, out / "figures")
     if recipe.finish is not None:
         written += recipe.finish(out, found)
     return Reproduction(recipe, found, tuple(written))
 
 
-def _figures(found: Sequence[Outcome], out: Path) -> list[Path]:
-    runs = [run for outcome in found for run in outcome.runs]
-    return save_figures(runs, out / "figures") if runs else []
+def _refuse_what_is_missing(recipe: Recipe, budget: str, changed: Settings) -> None:
+    given = flatten(changed)
+    for key in recipe.must_set if budget == "paper" else ():
+        if key not in given:
+            raise ArgumentError(
+                f"{recipe.name}: the paper's budget needs --set {key}=FILE (docs/reproduce.md)"
+            )
 
 
-def _claim(out: Path, recipe: Recipe, budget: str, settings: Settings) -> None:
-    path = out / _CLAIM
-    content: dict[str, Any] = {"recipe": recipe.name, "budget": budget, "settings": settings}
-    text = json.dumps(content, indent=2, sort_keys=True) + "\n"
-    if path.exists() and path.read_text() != text:
-        raise ArgumentError(
-            f"{out}: holds another recipe, budget or settings; choose another --out"
-        )
-    with whole_file(path) as file:
-        file.write(text.encode())
+def _of_the_numbers(changed: Settings, prefix: str = "") -> dict[str, Any]:
+    """The settings that the numbers hang on; where and how fast runs are done may change."""
+    kept: dict[str, Any] = {}
+    for key, value in changed.items():
+        if isinstance(value, Mapping):
+            inner = _of_the_numbers(value, f"{prefix}{key}.")
+            kept.update({key: inner} if inner else {})
+        elif not is_of_the_place(f"{prefix}{key}"):
+            kept[key] = value
+    return kept
 
 
 def _claimed(out: Path) -> tuple[Recipe, str, Settings]:

@@ -11,9 +11,10 @@ from imae.recipes.protocols import CIFAR10, SHORT_RATES, short
 from imae.recipes.recipe import Cell, Recipe, merged
 
 _RATES = (40, 0)
-_TEMPERATURES = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.0)
+_T = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.0)
 _METHOD = "imae_stable"
 _SHORT_ROWS = 5000
+_CHOSEN_ON = {"held_out": "held-out given labels", "intact": "training rows, true labels"}
 
 
 def cells(budget: str) -> tuple[Cell, ...]:
@@ -25,7 +26,7 @@ def cells(budget: str) -> tuple[Cell, ...]:
             for rate in _RATES
             for cell in (
                 *(_cell(rate, loss, None) for loss in ("cce", "mae")),
-                *(_cell(rate, name, T) for name in ("imae", _METHOD) for T in _TEMPERATURES),
+                *(_cell(rate, name, T) for name in ("imae", _METHOD) for T in _T),
             )
         ],
         short=short(_SHORT_ROWS),
@@ -33,11 +34,10 @@ def cells(budget: str) -> tuple[Cell, ...]:
     )
 
 
-def _cell(rate: int, loss: str, temperature: float | None) -> Cell:
+def _cell(rate: int, loss: str, T: float | None) -> Cell:
     settings = merged(
         CIFAR10,
         {
-            "data": {"hold_out": 0.1},
             "model": {"name": "resnet20"},
             "noise": f"symmetric:{rate / 100}",
         },
@@ -45,40 +45,44 @@ def _cell(rate: int, loss: str, temperature: float | None) -> Cell:
     )
     name = f"{rate}-{loss}"
     columns = {"Noise": f"{rate}%", "Loss": title(loss), "T": ""}
-    if temperature is not None:
-        settings = merged(settings, {"method": {"arguments": {"T": temperature}}})
-        name, columns["T"] = f"{name}-{temperature:g}", f"{temperature:g}"
+    if T is not None:
+        settings = merged(settings, {"method": {"arguments": {"T": T}}})
+        name, columns["T"] = f"{name}-{T:g}", f"{T:g}"
     return Cell(name, columns, settings)
 
 
 def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Writes which T the held-out given labels choose, and which one the test rows would."""
+    """Writes which T each way of choosing it takes, and which one the test rows would."""
     lines = [
-        "| Noise | Loss | T chosen on held-out given labels | its final test accuracy "
+        "| Noise | Loss | T chosen by accuracy on | T | its final test accuracy "
         "| best final test accuracy of any T | at T |",
-        "|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|",
     ]
     for rate in _RATES:
         for loss in ("imae", _METHOD):
-            group = [
-                outcome
-                for outcome in outcomes
-                if outcome.cell.name.startswith(f"{rate}-{loss}-")
-                and outcome.measure("held_out") is not None
-                and outcome.measure("final") is not None
-            ]
-            if len(group) > 1:
-                chosen = max(group, key=lambda each: _mean(each, "held_out"))
-                best = max(group, key=lambda each: _mean(each, "final"))
-                lines.append(
-                    f"| {rate}% | {title(loss)} | {chosen.cell.columns['T']} "
-                    f"| {100 * _mean(chosen, 'final'):.1f} | {100 * _mean(best, 'final'):.1f} "
-                    f"| {best.cell.columns['T']} |"
-                )
+            group = [each for each in outcomes if each.cell.name.startswith(f"{rate}-{loss}-")]
+            for measure, words in _CHOSEN_ON.items():
+                lines += _choice(f"| {rate}% | {title(loss)} | {words}", group, measure)
     path = folder / "chosen_T.md"
     with whole_file(path) as file:
         file.write(("\n".join(lines) + "\n").encode())
     return [path]
+
+
+def _choice(begin: str, group: Sequence[Outcome], measure: str) -> list[str]:
+    known = [
+        outcome
+        for outcome in group
+        if outcome.measure(measure) is not None and outcome.measure("final") is not None
+    ]
+    if len(known) < 2:
+        return []
+    chosen = max(known, key=lambda each: _mean(each, measure))
+    best = max(known, key=lambda each: _mean(each, "final"))
+    return [
+        f"{begin} | {chosen.cell.columns['T']} | {100 * _mean(chosen, 'final'):.1f} "
+        f"| {100 * _mean(best, 'final'):.1f} | {best.cell.columns['T']} |"
+    ]
 
 
 def _mean(outcome: Outcome, measure: str) -> float:
@@ -91,10 +95,12 @@ T_ABLATION = Recipe(
     name="t_ablation",
     title="CIFAR-10, ResNet-20, clean and 40%: each T, and T chosen on validation data",
     cells=cells,
-    measures=("best", "final", "noisy", "clean", "corrected", "hybrid", "held_out"),
+    measures=("best", "final", "train", "intact", "noisy", "clean", "held_out"),
     notes=(
-        "The paper shows these as curves without printed numbers, and chooses T on the intact "
-        "training labels; here a tenth of the given labels is held out and T is chosen on them."
+        "The paper shows these as curves without printed numbers. It chooses T by the accuracy on "
+        "the training rows under their true labels, which nobody has who needs to; at the short "
+        "budget, or with `--set data.hold_out=0.1`, a tenth of the rows is held out and T is "
+        "chosen on their given labels too."
     ),
     finish=finish,
 )

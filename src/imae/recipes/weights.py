@@ -40,7 +40,7 @@ def variances() -> dict[str, tuple[float, float, int]]:
 
 
 def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # noqa: ARG001
-    """Writes the variances beside the paper's, and the three figures."""
+    """Writes the variances beside the paper's, and the four figures."""
     lines = [
         "| Loss | Variance of the weight | Paper | Equal to the printed digits |",
         "|---|---:|---:|---|",
@@ -62,6 +62,7 @@ def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # noqa: AR
         *draw_weights(folder, "weights", "Weight of an example", three),
         *draw_weights(folder, "imae_weights", "Weight of an example under IMAE", by_t),
         *draw_values(folder, "values", three),
+        *draw_values(folder, "imae_values", by_t),
     ]
 
 

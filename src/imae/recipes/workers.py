@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from imae.recipes.job import Job, do_content
+from imae.recipes.job import Job, attempt_content
 from imae.train import Stopped
 from imae.train.signals import stop_requests
 
@@ -64,7 +64,7 @@ class _Worker:
 
 def _work(content: Mapping[str, Any], sender: Connection) -> None:
     try:
-        sender.send(do_content(content))
+        sender.send(attempt_content(content))
     except Stopped as stopped:
         sender.send(str(stopped))
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from imae._extras import import_extra
 from imae.recipes.budgets import BUDGETS
+from imae.recipes.cell_config import is_of_the_place
 from imae.recipes.outcome import MEASURES, Outcome
 from imae.recipes.published import published_table
 from imae.recipes.recipe import Recipe, Settings
@@ -25,7 +26,7 @@ def as_markdown(
         outcomes: What was measured for every cell.
         changed: Settings laid over those of the budget, which the table must tell.
     """
-    ran = [outcome for outcome in outcomes if outcome.runs or outcome.unfinished]
+    ran = [each for each in outcomes if each.runs or each.unfinished or each.failed]
     lines = [f"# {recipe.name}", "", f"{recipe.title[0].upper()}{recipe.title[1:]}.", ""]
     caption = published_table(recipe.name)
     if caption is not None:
@@ -41,8 +42,8 @@ def as_markdown(
     missing = [outcome.cell.name for outcome in outcomes if outcome not in ran]
     if missing:
         lines += [f"Not run: {', '.join(missing)}.", ""]
-    if recipe.notes:
-        lines += [recipe.notes, ""]
+    for note in (recipe.budget_notes.get(budget), recipe.notes):
+        lines += [note, ""] if note else []
     return "\n".join(lines)
 
 
@@ -62,7 +63,7 @@ def as_text(recipe: Recipe, outcomes: Sequence[Outcome]) -> str:
                 beside = "" if paper is None else f" ({paper:.1f})"
                 numbers.append(f"{_shown(outcome.measure(name))}{beside}")
             seeds = str(len(outcome.runs))
-            table.add_row(outcome.cell.name, outcome.variant.label, seeds, *numbers)
+            table.add_row(outcome.cell.name, _choice(outcome), seeds, *numbers)
     out = io.StringIO()
     # Endless, or rich would cut what does not fit; a terminal wraps it.
     console(file=out, width=100_000, color_system=None).print(table)
@@ -70,19 +71,43 @@ def as_text(recipe: Recipe, outcomes: Sequence[Outcome]) -> str:
 
 
 def as_csv(recipe: Recipe, outcomes: Sequence[Outcome]) -> str:
-    """The table with one row for each cell that ran, and the held-out accuracy of each variant."""
+    """One row of plain numbers for each cell that ran: accuracies in percent, time in seconds.
+
+    A measure ``M`` has the columns ``M``, ``M_deviation`` over the seeds, ``M_paper`` and
+    ``M_difference``; ``held_out:V`` is what the choice of variant V was made from.
+    """
+    rows = [_numbers(recipe, outcome) for outcome in outcomes if outcome.runs]
+    headings = list(dict.fromkeys(name for row in rows for name in row)) or ["cell"]
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    ran = [outcome for outcome in outcomes if outcome.runs]
-    headings, rows = _sheet(recipe, ran) if ran else ([], [])
-    writer.writerow(["cell", *headings, "held-out given labels, by variant"])
-    for outcome, row in zip(ran, rows, strict=True):
-        tried = (
-            f"{label or 'only'}: {percent(None if found is None else found.mean)}"
-            for label, found in outcome.tried.items()
-        )
-        writer.writerow([outcome.cell.name, *row, "; ".join(tried)])
+    writer = csv.DictWriter(out, headings, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return out.getvalue()
+
+
+def _numbers(recipe: Recipe, outcome: Outcome) -> dict[str, str]:
+    assert outcome.variant is not None
+    row = {"cell": outcome.cell.name, **outcome.cell.columns}
+    row |= {"chosen": outcome.variant.label, "is_settled": str(outcome.is_settled).lower()}
+    row["seeds"] = str(len(outcome.runs))
+    for name in recipe.measures:
+        measured, paper = outcome.measure(name), outcome.paper.get(name)
+        mean = None if measured is None else 100 * measured.mean
+        deviation = None if measured is None else measured.deviation
+        row[name] = _number(mean)
+        row[f"{name}_deviation"] = _number(None if deviation is None else 100 * deviation)
+        row[f"{name}_paper"] = _number(paper)
+        difference = None if mean is None or paper is None else mean - paper
+        row[f"{name}_difference"] = _number(difference)
+    row |= {name: _number(paper) for name, paper in outcome.paper.items() if name not in MEASURES}
+    for label, found in outcome.tried.items():
+        row[f"held_out:{label or 'only'}"] = _number(None if found is None else 100 * found.mean)
+    row["seconds"] = _number(None if outcome.seconds is None else outcome.seconds.mean)
+    return row
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
 
 
 def _sheet(recipe: Recipe, outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
@@ -108,9 +133,8 @@ def _row(
 ) -> list[str]:
     row = [*outcome.cell.columns.values()]
     if has_variants:
-        row.append(UNKNOWN if outcome.variant is None else outcome.variant.label)
-    seeds = str(len(outcome.runs))
-    row.append(f"{seeds} ({outcome.unfinished} unfinished)" if outcome.unfinished else seeds)
+        row.append(_choice(outcome))
+    row.append(_seeds(outcome))
     for name in recipe.measures:
         measured = outcome.measure(name)
         row.append(_shown(measured))
@@ -127,12 +151,22 @@ def _row(
     return row
 
 
+def _choice(outcome: Outcome) -> str:
+    if outcome.variant is None:
+        return UNKNOWN
+    return outcome.variant.label + ("" if outcome.is_settled else ", so far")
+
+
+def _seeds(outcome: Outcome) -> str:
+    others = {"unfinished": outcome.unfinished, "failed": outcome.failed}
+    words = ", ".join(f"{number} {word}" for word, number in others.items() if number)
+    return f"{len(outcome.runs)} ({words})" if words else f"{len(outcome.runs)}"
+
+
 def _but(changed: Settings) -> str:
     """What was set otherwise, apart from the machine and where the data lie."""
     told = [
-        f"`{name}={value}`"
-        for name, value in flatten(changed).items()
-        if not name.startswith("machine.") and name != "data.root"
+        f"`{name}={value}`" for name, value in flatten(changed).items() if not is_of_the_place(name)
     ]
     return f"; but {', '.join(told)}" if told else ""
 

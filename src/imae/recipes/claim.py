@@ -1,0 +1,27 @@
+"""What the runs of a folder share, so that others are not mixed in."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from imae._files import whole_file
+from imae.errors import ArgumentError
+
+
+def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
+    """Writes down what a folder is for; a folder that is for something else is refused.
+
+    Args:
+        path: The file; its folder is made if it is not there.
+        content: What the runs share, as plain values.
+        holds: What the folder holds if it holds something else, for the message.
+
+    Raises:
+        ArgumentError: If the file says something else.
+    """
+    text = json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
+    if path.exists() and path.read_bytes() != text:
+        raise ArgumentError(f"{path.parent}: holds {holds}; choose another --out")
+    with whole_file(path) as file:
+        file.write(text)

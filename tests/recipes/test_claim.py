@@ -1,0 +1,21 @@
+import pytest
+
+from imae.errors import ArgumentError
+from imae.recipes.claim import claim
+
+
+def test_a_folder_is_for_one_thing(tmp_path):
+    path = tmp_path / "new" / "claim.json"
+    claim(path, {"budget": "tiny"}, holds="another budget")
+    claim(path, {"budget": "tiny"}, holds="another budget")
+    with pytest.raises(ArgumentError, match="new: holds another budget; choose another --out"):
+        claim(path, {"budget": "short"}, holds="another budget")
+    assert "tiny" in path.read_text()
+
+
+def test_a_damaged_file_is_not_written_over(tmp_path):
+    path = tmp_path / "claim.json"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ArgumentError, match="choose another --out"):
+        claim(path, {}, holds="something else")
+    assert path.read_bytes() == b"\xff\xfe"
