@@ -13,6 +13,12 @@ def test_a_folder_is_for_one_thing(tmp_path):
     assert "tiny" in path.read_text()
 
 
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(ArgumentError, match="out: is a file, and --out names a folder"):
+        claim(tmp_path / "out" / "claim.json", {}, holds="something else")
+
+
 def test_a_damaged_file_is_not_written_over(tmp_path):
     path = tmp_path / "claim.json"
     path.write_bytes(b"\xff\xfe")

@@ -16,7 +16,15 @@ def test_the_papers_settings_are_valid_and_as_printed():
     )
     hundred = build_config({**CIFAR100, "method": {"name": "cce"}})
     assert hundred.optimizer.weight_decay == 5e-4
+    assert (hundred.optimizer.lr, hundred.optimizer.momentum) == (0.1, 0.9)
     assert hundred.model.name == "resnet44"
+    epoch = -(-50_000 // hundred.train.batch_size)
+    assert hundred.train.steps == 150 * epoch
+    assert hundred.schedule.at == (80 * epoch, 120 * epoch)
+    for config in (ten, hundred):
+        assert config.data.augment
+        assert config.data.hold_out == 0
+        assert (config.schedule.name, config.schedule.divide_by) == ("steps", 10)
 
 
 @pytest.mark.parametrize("rows", [1000, 5000])

@@ -71,7 +71,8 @@ def _pictures(settings: Any, row_ids: NDArray[np.str_]) -> list[NDArray[np.float
         side = round(batch.shape[1] ** 0.5)
         batch = batch.reshape(len(batch), 1, side, side)
     low, high = batch.min(axis=(1, 2, 3), keepdims=True), batch.max(axis=(1, 2, 3), keepdims=True)
-    return list(((batch - low) / (high - low)).transpose(0, 2, 3, 1))
+    span = np.where(high > low, high - low, 1)  # a picture of one colour has none
+    return list(((batch - low) / span).transpose(0, 2, 3, 1))
 
 
 def _summary(folder: Path, labels: RunLabels, ranked: NDArray[np.int64]) -> Path:

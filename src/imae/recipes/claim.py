@@ -18,8 +18,10 @@ def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
         holds: What the folder holds if it holds something else, for the message.
 
     Raises:
-        ArgumentError: If the file says something else.
+        ArgumentError: If the file says something else, or the folder is none.
     """
+    if path.parent.exists() and not path.parent.is_dir():
+        raise ArgumentError(f"{path.parent}: is a file, and --out names a folder")
     text = json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
     if path.exists() and path.read_bytes() != text:
         raise ArgumentError(f"{path.parent}: holds {holds}; choose another --out")
