@@ -1,0 +1,40 @@
+"""How far the log-odds of the given label go in a run, epoch by epoch.
+
+    python results/stability-tenth/margins.py RUN ... > results/stability-tenth/margins.txt
+
+RUN is a run folder with its `dynamics` and `labels.npz`.
+"""
+
+import sys
+
+import numpy as np
+
+from imae.records import RunFolder
+
+_SATURATED = 16.0  # from here on p = 1 in float32
+
+
+def main() -> None:
+    print("run epoch right_p10 right_median right_p90 wrong_median right_saturated mean_weight")
+    for name in sys.argv[1:]:
+        run = RunFolder(name)
+        labels = run.labels()
+        assert labels.clean is not None
+        is_wrong = labels.given != labels.clean
+        for epoch in run.epochs():
+            rows = run.dynamics(epoch)
+            margin = rows.margin.astype(np.float64)
+            right = margin[~is_wrong]
+            quantiles = np.nanquantile(right, (0.1, 0.5, 0.9))
+            print(
+                run.path.name,
+                epoch,
+                *(f"{value:.2f}" for value in quantiles),
+                f"{np.nanmedian(margin[is_wrong]):.2f}",
+                f"{np.nanmean(right > _SATURATED):.3f}",
+                f"{np.nanmean(rows.weight):.3f}",
+            )
+
+
+if __name__ == "__main__":
+    main()
