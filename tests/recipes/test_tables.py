@@ -1,5 +1,6 @@
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -67,3 +68,11 @@ def test_the_table_tells_what_was_set_otherwise(recipe, tmp_path):
         "Budget `paper`: the settings of the paper; but `data.rows=400`, "
         '`schedule.at=["3200", "4800"]`. Accuracies'
     ) in text
+
+
+def test_a_long_list_of_what_was_not_run_is_counted(recipe, tmp_path):
+    cell = recipe.cells("short")[0]
+    many = tuple(replace(cell, name=f"cell-{number}") for number in range(13))
+    empty = outcomes(replace(recipe, cells=lambda _: many), "short", tmp_path, {})
+    text = as_markdown(recipe, "short", empty, changed={})
+    assert "Not run: 13 of 13 cells (`imae reproduce cifar10 --list`)." in text

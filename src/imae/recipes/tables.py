@@ -14,6 +14,8 @@ from imae.report.formats import UNKNOWN, duration, percent
 from imae.report.settings import flatten
 from imae.report.table import Summary
 
+_MOST_NAMES = 12  # of cells that were not run
+
 
 def as_markdown(
     recipe: Recipe, budget: str, outcomes: Sequence[Outcome], *, changed: Settings
@@ -41,7 +43,11 @@ def as_markdown(
         lines += _machines(ran)
     missing = [outcome.cell.name for outcome in outcomes if outcome not in ran]
     if missing:
-        lines += [f"Not run: {', '.join(missing)}.", ""]
+        all_cells = (
+            f"{len(missing)} of {len(outcomes)} cells (`imae reproduce {recipe.name} --list`)"
+        )
+        names = ", ".join(missing) if len(missing) <= _MOST_NAMES else all_cells
+        lines += [f"Not run: {names}.", ""]
     for note in (recipe.budget_notes.get(budget), recipe.notes):
         lines += [note, ""] if note else []
     return "\n".join(lines)
