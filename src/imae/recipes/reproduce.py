@@ -81,7 +81,7 @@ def reproduce(
         >>> import tempfile
         >>> result = reproduce("weights", out=Path(tempfile.mkdtemp()))
         >>> sorted(path.name for path in result.files)[:2]
-        ['imae_weights.png', 'imae_weights.svg']
+        ['imae_values.png', 'imae_values.svg']
     """
     recipe = RECIPES.build(name)
     check_choice("budget", budget, tuple(BUDGETS))
