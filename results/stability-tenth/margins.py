@@ -11,7 +11,7 @@ import numpy as np
 
 from imae.records import RunFolder
 
-_SATURATED = 16.0  # from here on p = 1 in float32
+_SATURATED = 16.0  # the recipe's; from about 17 on p = 1 in float32
 
 
 def main() -> None:

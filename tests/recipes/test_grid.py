@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from imae.errors import ArgumentError, ImaeError
+from imae.recipes import RECIPES
 from imae.recipes import job as job_module
 from imae.recipes.grid import (
     build_jobs,
@@ -70,6 +71,9 @@ def test_what_sets_cells_apart_cannot_be_set_for_all(recipe):
     for settings in ({"method": {"name": "mae"}}, {"noise": "symmetric:0.2"}, {"out": "x"}):
         with pytest.raises(ArgumentError, match=r"belongs to the recipe"):
             refuse_what_sets_cells_apart(cells, settings)
+    of_a_method = {"method": {"arguments": {"T": 4.0}}}
+    with pytest.raises(ArgumentError, match=r"method.arguments.T: belongs to the recipe"):
+        refuse_what_sets_cells_apart(RECIPES.build("stability").cells("paper"), of_a_method)
     differing = [
         replace(cell, settings=merged(cell.settings, {"method": {"arguments": {"T": T}}}))
         for cell, T in zip(cells, (4.0, 8.0), strict=True)

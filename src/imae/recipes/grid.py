@@ -80,15 +80,16 @@ def refuse_what_sets_cells_apart(cells: Sequence[Cell], settings: Settings) -> N
         settings: What a user wants to lay over the settings of every cell.
 
     Raises:
-        ArgumentError: If a setting is one that the cells or their variants differ in, or what a
-            recipe is about.
+        ArgumentError: If a setting is one that the cells or their variants differ in, one that
+            they give their method, or what a recipe is about.
     """
     by_cell = [flatten(cell.settings) for cell in cells]
     tried = {key for cell in cells for each in cell.variants for key in flatten(each.settings)}
     for key in flatten(settings):
         if key in tried:
             raise ArgumentError(f"{key}: the recipe tries several of it; leave it out")
-        if key in _FIXED or len({each.get(key) for each in by_cell}) > 1:
+        is_of_a_method = key.startswith("method.") and any(key in each for each in by_cell)
+        if key in _FIXED or is_of_a_method or len({each.get(key) for each in by_cell}) > 1:
             raise ArgumentError(
                 f"{key}: belongs to the recipe; for something else there is imae compare"
             )
