@@ -1,4 +1,9 @@
-from imae.train.display import BarDisplay, Display, QuietDisplay
+import io
+import sys
+
+import pytest
+
+from imae.train.display import BarDisplay, Display, LineDisplay, QuietDisplay, shown_display
 
 ROW = {"test_accuracy": 0.5, "validation_accuracy": None}
 
@@ -26,3 +31,26 @@ def test_the_bar_shows_lines_as_they_are(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "imae: [red] must not be missed" in captured.err
+
+
+def test_a_log_gets_a_line_a_minute(capsys):
+    now = 0.0
+    display = LineDisplay(clock=lambda: now)
+    display.start(100, 1000)  # resumed: the steps before took no time now
+    for step in range(101, 201):
+        now += 1.5
+        display.advance(step)
+        if step == 150:
+            display.measured({"test_accuracy": 0.5, "validation_accuracy": 0.25})
+    assert capsys.readouterr().err == (
+        "imae: step 140 of 1000, 0:21:30 left\n"
+        "imae: step 180 of 1000, 0:20:30 left; test 50.0%, held out 25.0%\n"
+    )
+
+
+@pytest.mark.parametrize(("is_terminal", "kind"), [(True, BarDisplay), (False, LineDisplay)])
+def test_only_a_terminal_gets_the_bar(monkeypatch, is_terminal, kind):
+    stream = io.StringIO()
+    stream.isatty = lambda: is_terminal
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert type(shown_display()) is kind

@@ -1,8 +1,12 @@
 """What a person sees of a run while it goes on."""
 
+import datetime
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, final
+
+_SECONDS_BETWEEN_LINES = 60
 
 
 class Display:
@@ -34,6 +38,45 @@ class QuietDisplay(Display):
 
 
 @final
+class LineDisplay(Display):
+    """A line a minute, with the time left and the last measures, on the error stream.
+
+    Args:
+        clock: Seconds from some moment on.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._start = self._total = 0
+        self._started = self._spoke = 0.0
+        self._last = ""
+
+    def say(self, line: str) -> None:
+        """Prints the line."""
+        print(f"imae: {line}", file=sys.stderr, flush=True)
+
+    def start(self, step: int, total_steps: int) -> None:
+        """Starts counting."""
+        self._start, self._total = step, total_steps
+        self._started = self._spoke = self._clock()
+
+    def advance(self, step: int) -> None:
+        """Prints a line if the last one is a minute old."""
+        now = self._clock()
+        if now - self._spoke < _SECONDS_BETWEEN_LINES:
+            return
+        self._spoke = now
+        seconds = (now - self._started) / (step - self._start) * (self._total - step)
+        left = datetime.timedelta(seconds=round(seconds))
+        self.say(f"step {step} of {self._total}, {left} left{self._last}")
+
+    def measured(self, row: Mapping[str, Any]) -> None:
+        """Keeps the measures for the next line."""
+        measures = _measures(row)
+        self._last = f"; {measures}" if measures else ""
+
+
+@final
 class BarDisplay(Display):
     """A bar with the time left and the last measures, on the error stream."""
 
@@ -57,7 +100,6 @@ class BarDisplay(Display):
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
             console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
         )
         self._task = self._bar.add_task("", total=None)
 
@@ -72,9 +114,7 @@ class BarDisplay(Display):
 
     def measured(self, row: Mapping[str, Any]) -> None:
         """Shows the measures beside the bar."""
-        shown = (("test", "test_accuracy"), ("held out", "validation_accuracy"))
-        parts = [f"{name} {row[key]:.1%}" for name, key in shown if row[key] is not None]
-        self._bar.update(self._task, description=", ".join(parts))
+        self._bar.update(self._task, description=_measures(row))
 
     def say(self, line: str) -> None:
         """Prints the line above the bar."""
@@ -83,3 +123,13 @@ class BarDisplay(Display):
     def close(self) -> None:
         """Leaves the bar as it is."""
         self._bar.stop()
+
+
+def shown_display() -> Display:
+    """A bar on a terminal, lines in a file or a pipe."""
+    return BarDisplay() if sys.stderr.isatty() else LineDisplay()
+
+
+def _measures(row: Mapping[str, Any]) -> str:
+    shown = (("test", "test_accuracy"), ("held out", "validation_accuracy"))
+    return ", ".join(f"{name} {row[key]:.1%}" for name, key in shown if row[key] is not None)

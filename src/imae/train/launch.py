@@ -9,7 +9,7 @@ from pathlib import Path
 from imae.errors import ArgumentError, ImaeError
 from imae.records import RunFolder
 from imae.train.config import Config
-from imae.train.display import BarDisplay, Display, QuietDisplay
+from imae.train.display import Display, QuietDisplay, shown_display
 from imae.train.environment import pinned
 from imae.train.journal import Journal
 from imae.train.loop import fit
@@ -31,7 +31,7 @@ def train(config: Config, *, show: bool = False) -> Run:
 
     Args:
         config: What to train; ``imae.train.build_config`` makes one from nested settings.
-        show: Whether to show a progress bar on the error stream.
+        show: Whether to show progress on the error stream.
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it; it can be resumed.
@@ -63,7 +63,7 @@ def resume(path: str | os.PathLike[str], *, show: bool = False) -> Run:
 
     Args:
         path: The run folder.
-        show: Whether to show a progress bar on the error stream.
+        show: Whether to show progress on the error stream.
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it again.
@@ -90,7 +90,7 @@ def train_here(config: Config, folder: Path, *, is_resumed: bool, show: bool) ->
         config: What to train.
         folder: The run folder; that of the first rank counts.
         is_resumed: Whether the folder holds a run that is to go on.
-        show: Whether the first rank shows a progress bar.
+        show: Whether the first rank shows progress.
 
     Returns:
         The run folder.
@@ -101,7 +101,7 @@ def train_here(config: Config, folder: Path, *, is_resumed: bool, show: bool) ->
     is_first = fabric.global_rank == 0
     display = Display()
     if is_first:
-        display = BarDisplay() if show else QuietDisplay()
+        display = shown_display() if show else QuietDisplay()
     journal = Journal(run, display)
     with contextlib.ExitStack() as stack:
         stack.callback(journal.close)

@@ -46,7 +46,7 @@ def start_processes(
         config: What to train.
         folder: The run folder.
         is_resumed: Whether the folder holds a run that is to go on.
-        show: Whether the first process shows a progress bar.
+        show: Whether the first process shows progress.
 
     Raises:
         Stopped: If a signal ended the run.
