@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection
+from typing import SupportsIndex
 
 from imae.errors import ArgumentError
 
@@ -33,7 +34,7 @@ def check_integer(name: str, value: object, *, low: int) -> None:
     Raises:
         ArgumentError: If it is not.
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise ArgumentError(f"{name} must be an integer, got {value!r}")
     if value.__index__() < low:
         raise ArgumentError(f"{name} must be at least {low}, got {value!r}")

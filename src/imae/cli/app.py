@@ -31,11 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("stopped", code=_INTERRUPTED)
     except Exception as error:
         # Usage errors come from click or from typer's own copy of it, by version; both say so.
-        if not hasattr(error, "format_message"):
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
             raise
         if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed
             return 0
-        return _fail(error.format_message())
+        return _fail(format_message())
     if code == _INTERRUPTED:  # some versions of typer turn Ctrl-C into this code, without a word
         return _fail("stopped", code=_INTERRUPTED)
     return code if isinstance(code, int) else 0

@@ -85,7 +85,7 @@ class ImageFiles(Inputs):
             top, left, mirror = row_draws(rows, (places, places, 2), generator=generator)
         pixels = np.empty((len(rows), self.crop, self.crop, 3), np.uint8)
         for index, row in enumerate(rows):
-            image = self._crop(self.root / self.names[row], int(top[index]), int(left[index]))
+            image = self._crop(self.root / self.names[int(row)], int(top[index]), int(left[index]))
             if self.flip and mirror[index]:
                 image = image.transpose(0)  # FLIP_LEFT_RIGHT; ten times as quick as numpy's
             pixels[index] = image

@@ -62,6 +62,7 @@ def encode_labels(
         _check_not_negative(columns, tidy)
     else:
         tidy = [[str(value) for value in values] for values in tidy]
+    numbers: dict[int | str, int]
     if class_names is None:
         numbers = _number(value for values in tidy[: len(train)] for value in values)
     elif tidy and tidy[0] and isinstance(tidy[0][0], int):

@@ -160,7 +160,7 @@ def _read(path: str | os.PathLike[str], file: TextIO) -> Manifest:
         try:
             row_id, given, clean = row[0], int(row[1]), int(row[2])
         except (IndexError, ValueError):
-            given = clean = num_classes
+            row_id, given, clean = "", num_classes, num_classes
         if len(row) != 3 or not (0 <= given < num_classes and 0 <= clean < num_classes):
             raise DataError(
                 f"{path}: line {reader.line_num + 1} must be a row id and two labels in "

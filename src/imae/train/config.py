@@ -20,37 +20,45 @@ class DataConfig(_Section):
     """Which rows a run trains on and measures on."""
 
     name: str = Field(min_length=1, description="Name of a data set, or a path to your own.")
-    root: str | None = Field(None, description="Folder that holds a named data set.")
+    root: str | None = Field(default=None, description="Folder that holds a named data set.")
     options: dict[str, Any] = Field(
         default_factory=dict, description="Further options of the data set or the layout."
     )
     labels: str | None = Field(
-        None, description="File of given labels by row id, in place of those in the data."
+        default=None, description="File of given labels by row id, in place of those in the data."
     )
     rows: Positive | None = Field(
-        None, description="Train on a sample of so many rows, with the same share of each label."
+        default=None,
+        description="Train on a sample of so many rows, with the same share of each label.",
     )
     trusted: Positive | Literal["validation"] | None = Field(
-        None,
+        default=None,
         description="Rows with labels known to be right, for methods that ask for them: a number "
         "of training rows, where the truth is known, or `validation` for that part of the data.",
     )
     hold_out: float = Field(
-        0.1, ge=0, lt=1, description="Part of the given labels held out to choose by; 0 for none."
+        default=0.1,
+        ge=0,
+        lt=1,
+        description="Part of the given labels held out to choose by; 0 for none.",
     )
     features: str | None = Field(
-        None, description="Pretrained network whose frozen features replace the images."
+        default=None, description="Pretrained network whose frozen features replace the images."
     )
-    workers: int = Field(0, ge=0, description="Processes that read and decode ahead.")
-    augment: bool = Field(True, description="Whether images are cropped and mirrored at random.")
+    workers: int = Field(default=0, ge=0, description="Processes that read and decode ahead.")
+    augment: bool = Field(
+        default=True, description="Whether images are cropped and mirrored at random."
+    )
 
 
 class ModelConfig(_Section):
     """The network."""
 
-    name: str | None = Field(None, description="Network; by default one that suits the data.")
+    name: str | None = Field(
+        default=None, description="Network; by default one that suits the data."
+    )
     arguments: dict[str, Any] = Field(default_factory=dict, description="Options of the network.")
-    init: str | None = Field(None, description="File of start weights.")
+    init: str | None = Field(default=None, description="File of start weights.")
 
     @field_validator("name")
     @classmethod
@@ -63,7 +71,9 @@ class ModelConfig(_Section):
 class MethodConfig(_Section):
     """What is optimised."""
 
-    name: str = Field("imae_stable", description="Loss or method; `imae list methods` shows all.")
+    name: str = Field(
+        default="imae_stable", description="Loss or method; `imae list methods` shows all."
+    )
     arguments: dict[str, Any] = Field(
         default_factory=dict, description="Parameters of the method, such as T."
     )
@@ -80,26 +90,35 @@ class MethodConfig(_Section):
 class TrainConfig(_Section):
     """Budget, batches and measuring."""
 
-    epochs: Positive | None = Field(None, description="Passes over the data [40, without steps].")
-    steps: Positive | None = Field(None, description="Optimiser steps, instead of epochs.")
+    epochs: Positive | None = Field(
+        default=None, description="Passes over the data [40, without steps]."
+    )
+    steps: Positive | None = Field(default=None, description="Optimiser steps, instead of epochs.")
     batch_size: Positive | None = Field(
-        None, description="Rows in a step, over all processes [64, or all rows if fewer]."
+        default=None, description="Rows in a step, over all processes [64, or all rows if fewer]."
     )
-    drop_last: bool = Field(False, description="Leave out a last batch that is not full.")
+    drop_last: bool = Field(default=False, description="Leave out a last batch that is not full.")
     evaluate_every: Positive | None = Field(
-        None, description="Steps between evaluations; by default one at the end of each epoch."
+        default=None,
+        description="Steps between evaluations; by default one at the end of each epoch.",
     )
-    evaluate_batch_size: Positive = Field(256, description="Rows at once in evaluation.")
+    evaluate_batch_size: Positive = Field(default=256, description="Rows at once in evaluation.")
     measure_train: bool = Field(
-        True, description="Measure the training rows too where the true labels are known."
+        default=True, description="Measure the training rows too where the true labels are known."
     )
     checkpoint_every: Positive | None = Field(
-        None, description="Steps between checkpoints; by default one at the end of each epoch."
+        default=None,
+        description="Steps between checkpoints; by default one at the end of each epoch.",
     )
-    keep: Positive = Field(2, description="Checkpoints that are kept.")
-    clip: float | None = Field(None, gt=0, description="Largest norm of the whole gradient.")
+    keep: Positive = Field(default=2, description="Checkpoints that are kept.")
+    clip: float | None = Field(
+        default=None, gt=0, description="Largest norm of the whole gradient."
+    )
     average: float | None = Field(
-        None, gt=0, lt=1, description="Decay of a moving average of the weights, such as 0.999."
+        default=None,
+        gt=0,
+        lt=1,
+        description="Decay of a moving average of the weights, such as 0.999.",
     )
 
     @model_validator(mode="after")
@@ -113,24 +132,28 @@ class OptimizerConfig(_Section):
     """How steps are taken."""
 
     name: Literal["sgd", "momentum", "nesterov", "adam"] = Field(
-        "nesterov", description="Optimiser."
+        default="nesterov", description="Optimiser."
     )
-    lr: float = Field(0.05, gt=0, description="Learning rate.")
-    momentum: float = Field(0.9, ge=0, lt=1, description="For momentum and nesterov.")
-    weight_decay: float = Field(5e-4, ge=0, description="Pull of the weights towards zero.")
-    delta: float = Field(1e-8, gt=0, description="What Adam adds to its denominator.")
+    lr: float = Field(default=0.05, gt=0, description="Learning rate.")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="For momentum and nesterov.")
+    weight_decay: float = Field(default=5e-4, ge=0, description="Pull of the weights towards zero.")
+    delta: float = Field(default=1e-8, gt=0, description="What Adam adds to its denominator.")
 
 
 class ScheduleConfig(_Section):
     """The learning rate over the steps."""
 
     name: Literal["constant", "steps", "cosine", "one_cycle"] = Field(
-        "cosine", description="Shape of the learning rate over the run."
+        default="cosine", description="Shape of the learning rate over the run."
     )
-    at: tuple[Positive, ...] = Field((), description="For steps: divide at each of these steps.")
-    every: Positive | None = Field(None, description="For steps: divide every so many steps.")
-    divide_by: float = Field(10.0, gt=1, description="For steps: what to divide by.")
-    warm_up: int = Field(0, ge=0, description="Steps of linear warm-up.")
+    at: tuple[Positive, ...] = Field(
+        default=(), description="For steps: divide at each of these steps."
+    )
+    every: Positive | None = Field(
+        default=None, description="For steps: divide every so many steps."
+    )
+    divide_by: float = Field(default=10.0, gt=1, description="For steps: what to divide by.")
+    warm_up: int = Field(default=0, ge=0, description="Steps of linear warm-up.")
 
     @model_validator(mode="after")
     def _fits(self) -> "ScheduleConfig":
@@ -146,20 +169,23 @@ class ScheduleConfig(_Section):
 class MachineConfig(_Section):
     """Where and how the numbers are computed."""
 
-    accelerator: str = Field("auto", description="auto, cpu, gpu, mps or tpu.")
-    devices: Positive = Field(1, description="Processes on each machine, one a device.")
-    nodes: Positive = Field(1, description="Machines; start the command on each with torchrun.")
+    accelerator: str = Field(default="auto", description="auto, cpu, gpu, mps or tpu.")
+    devices: Positive = Field(default=1, description="Processes on each machine, one a device.")
+    nodes: Positive = Field(
+        default=1, description="Machines; start the command on each with torchrun."
+    )
     strategy: Literal["ddp", "fsdp"] = Field(
-        "ddp",
+        default="ddp",
         description="Of several processes each has the whole network, or a part of each weight.",
     )
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
-        "32-true", description="Number format of the network."
+        default="32-true", description="Number format of the network."
     )
-    compile: bool = Field(False, description="Compile the network with torch.compile.")
-    channels_last: bool = Field(False, description="Memory layout that suits convolutions.")
+    compile: bool = Field(default=False, description="Compile the network with torch.compile.")
+    channels_last: bool = Field(default=False, description="Memory layout that suits convolutions.")
     threads: Positive | None = Field(
-        None, description="Threads of each process; recorded, for other numbers give other bits."
+        default=None,
+        description="Threads of each process; recorded, for other numbers give other bits.",
     )
 
     @model_validator(mode="after")
@@ -181,19 +207,19 @@ class Config(_Section):
     """
 
     data: DataConfig
-    noise: str | None = Field(None, description="Noise to add, such as symmetric:0.4.")
-    noise_map: str | None = Field(None, description="For pairs noise: FROM:TO,FROM:TO.")
-    noise_exact: bool = Field(False, description="Change exactly this part of the labels.")
-    seed: int = Field(123, ge=0, description="Seed of every draw.")
+    noise: str | None = Field(default=None, description="Noise to add, such as symmetric:0.4.")
+    noise_map: str | None = Field(default=None, description="For pairs noise: FROM:TO,FROM:TO.")
+    noise_exact: bool = Field(default=False, description="Change exactly this part of the labels.")
+    seed: int = Field(default=123, ge=0, description="Seed of every draw.")
     model: ModelConfig = Field(default_factory=lambda: ModelConfig())
     method: MethodConfig = Field(default_factory=lambda: MethodConfig())
     train: TrainConfig = Field(default_factory=lambda: TrainConfig())
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig())
     schedule: ScheduleConfig = Field(default_factory=lambda: ScheduleConfig())
     machine: MachineConfig = Field(default_factory=lambda: MachineConfig())
-    out: str | None = Field(None, description="Run folder [runs/NAME-TIME].")
+    out: str | None = Field(default=None, description="Run folder [runs/NAME-TIME].")
     log: tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...] = Field(
-        (), description="Further logs."
+        default=(), description="Further logs."
     )
 
     @field_validator("noise")

@@ -99,8 +99,7 @@ class Journal:
             **evaluate(state),
         }
         validation = row["validation_accuracy"]
-        is_best = validation is not None and validation > state.best_validation
-        if is_best:
+        if validation is not None and validation > state.best_validation:
             state.best_validation = validation
             self._save_weights("best", state)
         if not state.is_first:
