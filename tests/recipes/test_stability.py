@@ -2,12 +2,14 @@ from imae.recipes.stability import cells
 from imae.train import build_config
 
 
-def test_each_candidate_alone_and_the_pairs():
+def test_each_candidate_alone_and_together_and_other_sizes():
     arguments = {cell.name: build_config(cell.settings).method.arguments for cell in cells("paper")}
     assert arguments["printed"] == {"T": 8.0}
     assert arguments["saturated"] == {"T": 8.0, "window_high": 16.0}
     assert arguments["normalised-bounded"] == {"T": 8.0, "normalize": "batch", "bound": 5.0}
-    assert {name for name in arguments} == {
+    assert arguments["normalised-saturated-4"]["window_high"] == 4.0
+    assert arguments["normalised-bounded-16"]["bound"] == 16.0
+    assert set(arguments) == {
         "printed",
         "normalised",
         "saturated",
@@ -16,4 +18,8 @@ def test_each_candidate_alone_and_the_pairs():
         "normalised-bounded",
         "saturated-bounded",
         "normalised-saturated-bounded",
+        "normalised-saturated-8",
+        "normalised-saturated-4",
+        "normalised-bounded-16",
+        "normalised-bounded-8",
     }

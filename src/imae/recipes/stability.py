@@ -27,6 +27,23 @@ _VARIANTS: dict[str, tuple[str, Settings]] = {
         "all three",
         {"normalize": "batch", "window_high": 16.0, "bound": 5.0},
     ),
+    # Other places of the edge and of the bound.
+    "normalised-saturated-8": (
+        "mean weight 1, weight 0 from margin 8 on",
+        {"normalize": "batch", "window_high": 8.0},
+    ),
+    "normalised-saturated-4": (
+        "mean weight 1, weight 0 from margin 4 on",
+        {"normalize": "batch", "window_high": 4.0},
+    ),
+    "normalised-bounded-16": (
+        "mean weight 1, logits of norm 16 at most",
+        {"normalize": "batch", "bound": 16.0},
+    ),
+    "normalised-bounded-8": (
+        "mean weight 1, logits of norm 8 at most",
+        {"normalize": "batch", "bound": 8.0},
+    ),
 }
 
 
