@@ -15,6 +15,11 @@ def test_a_missing_one_names_the_install_command():
         import_extra("no_such_package.part", extra="plot")
 
 
+def test_a_package_of_the_users_own_is_named_itself():
+    with pytest.raises(MissingExtraError, match=r"pip install no_such_package$"):
+        import_extra("no_such_package.part", extra=None)
+
+
 def test_a_broken_one_is_not_called_missing(tmp_path, monkeypatch):
     (tmp_path / "broken_package.py").write_text("import no_such_package_inside")
     monkeypatch.syspath_prepend(tmp_path)

@@ -15,7 +15,8 @@ _SATURATED = 16.0  # the recipe's; from about 17 on p = 1 in float32
 
 
 def main() -> None:
-    print("run epoch right_p10 right_median right_p90 wrong_median right_saturated mean_weight")
+    right_columns = "right_p10 right_median right_p90 right_p99 right_saturated"
+    print(f"run epoch {right_columns} wrong_median mean_weight")
     for name in sys.argv[1:]:
         run = RunFolder(name)
         labels = run.labels()
@@ -24,15 +25,16 @@ def main() -> None:
         for epoch in run.epochs():
             rows = run.dynamics(epoch)
             margin = rows.margin.astype(np.float64)
-            right = margin[~is_wrong]
-            quantiles = np.nanquantile(right, (0.1, 0.5, 0.9))
+            is_seen = ~np.isnan(margin)  # in a last, part epoch not all rows are
+            right = margin[~is_wrong & is_seen]
+            quantiles = np.quantile(right, (0.1, 0.5, 0.9, 0.99))
             print(
                 run.path.name,
                 epoch,
                 *(f"{value:.2f}" for value in quantiles),
-                f"{np.nanmedian(margin[is_wrong]):.2f}",
-                f"{np.nanmean(right > _SATURATED):.3f}",
-                f"{np.nanmean(rows.weight):.3f}",
+                f"{np.mean(right > _SATURATED):.3f}",
+                f"{np.median(margin[is_wrong & is_seen]):.2f}",
+                f"{np.mean(rows.weight[is_seen]):.3f}",
             )
 
 

@@ -6,12 +6,13 @@ from types import ModuleType
 from imae.errors import MissingExtraError
 
 
-def import_extra(module: str, *, extra: str) -> ModuleType:
+def import_extra(module: str, *, extra: str | None) -> ModuleType:
     """The imported module, or an error that names the command which installs it.
 
     Args:
         module: Dotted name of the module, for example ``"PIL.Image"``.
-        extra: Extra of this package that brings it, for example ``"data"``.
+        extra: Extra of this package that brings it, for example ``"data"``; None for a package
+            that users of it bring themselves.
 
     Raises:
         MissingExtraError: If the module's distribution is not installed.
@@ -22,6 +23,7 @@ def import_extra(module: str, *, extra: str) -> ModuleType:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise  # the dependency is there, and something inside it is broken
         package = module.split(".")[0]
+        wanted = package if extra is None else f"'imae[{extra}]'"
         raise MissingExtraError(
-            f"{package} is needed for this and not installed: pip install 'imae[{extra}]'"
+            f"{package} is needed for this and not installed: pip install {wanted}"
         ) from error

@@ -6,6 +6,7 @@ from imae.data.sources import SOURCES
 from imae.methods import METHODS
 from imae.models import MODELS
 from imae.noise import KINDS
+from imae.train.reading import known_settings
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,15 @@ def test_a_narrow_terminal_leaves_the_references_out(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["list", "losses"]) == 0
     assert "reference" not in capsys.readouterr().out
+
+
+def test_every_setting_is_listed_with_its_default_and_meaning(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    assert main(["list", "settings"]) == 0
+    shown = capsys.readouterr().out
+    for setting in known_settings():
+        assert setting.key in shown
+        assert setting.meaning, setting.key
+        assert setting.meaning in shown
+    assert "0.0005" in shown  # the weight decay
+    assert "{}" not in shown

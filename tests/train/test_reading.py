@@ -3,7 +3,7 @@ import json
 import pytest
 
 from imae.errors import ArgumentError
-from imae.train.reading import build_config, known_keys, read_config_file, with_settings
+from imae.train.reading import build_config, known_settings, read_config_file, with_settings
 
 DATA = {"data": {"name": "digits"}}
 
@@ -97,5 +97,7 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path, name, text, message):
 
 
 def test_keys_are_listed_with_their_sections():
-    assert "optimizer.lr" in known_keys()
-    assert "optimizer" not in known_keys()
+    defaults = {setting.key: setting.default for setting in known_settings()}
+    assert defaults["optimizer.lr"] == 0.05
+    assert defaults["data.name"] is None
+    assert "optimizer" not in defaults

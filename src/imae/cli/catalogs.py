@@ -4,12 +4,15 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from imae._checks import check_choice
+from imae._extras import import_extra
 from imae._registry import Catalog
 
-_KINDS = ("losses", "methods", "noise", "models", "data", "recipes")
+_SETTINGS = "settings"
+_KINDS = ("losses", "methods", "noise", "models", "data", "recipes", _SETTINGS)
 
 
 def register(app: typer.Typer) -> None:
@@ -20,18 +23,39 @@ def register(app: typer.Typer) -> None:
 def list_entries(
     kind: str = typer.Argument(..., help=f"What to list: {', '.join(_KINDS)}."),
 ) -> None:
-    """Lists what can be asked for by name: losses, methods, noise, networks, data, recipes."""
+    """Lists what can be asked for by name: losses, methods, noise, networks, data, recipes.
+
+    `imae list settings` lists what `--set KEY=VALUE` can set.
+    """
     check_choice("what to list", kind, _KINDS)
     console = Console()
+    console.print(_setting_table() if kind == _SETTINGS else _entry_table(kind, console.width))
+
+
+def _setting_table() -> Table:
+    import_extra("pydantic", extra="train")
+    from imae.train.reading import known_settings
+
+    table = Table("setting", "default", "what it is")
+    table.columns[0].no_wrap = True
+    for setting in known_settings():
+        is_empty = setting.default in (None, {}, ())
+        default = "" if is_empty else str(setting.default)
+        table.add_row(setting.key, escape(default), escape(setting.meaning))
+    return table
+
+
+def _entry_table(kind: str, width: int) -> Table:
     columns = ["name", "what it is", "parameters", "reference"]
-    if console.width < 120:
+    if width < 120:
         columns.pop()  # a narrow terminal has no room for papers
     table = Table(*columns)
     table.columns[0].no_wrap = True
     for entry in _catalog(kind):
         shown = ", ".join(f"{key}={value}" for key, value in entry.defaults.items())
-        table.add_row(*[entry.name, entry.summary, shown, entry.reference][: len(columns)])
-    console.print(table)
+        row = (entry.name, entry.summary, shown, entry.reference)[: len(columns)]
+        table.add_row(*map(escape, row))
+    return table
 
 
 def _catalog(kind: str) -> Catalog[Any]:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from imae.data.sources.catalog import SETS
+from imae.data.sources.catalog import SETS, named_set
 from imae.data.sources.fetching import fetch, verify
 from imae.data.sources.root import data_root
 
@@ -50,7 +50,8 @@ def fetch_set(name: str = _NAME, root: Path | None = _ROOT) -> None:
 
 
 def verify_set(name: str = _NAME, root: Path | None = _ROOT) -> None:
-    """Decodes a set and compares its hashes with the published ones."""
+    """Decodes a set and compares its hashes with the published ones, where there are any."""
     for array, digest in verify(name, root).items():
         typer.echo(f"{digest}  {array}")
-    typer.echo(f"{name} is the published set")
+    is_published = named_set(name).has_hashes
+    typer.echo(f"{name} is {'the published set' if is_published else 'complete'}")

@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def train(
     data: str | None = typer.Argument(None, help="Name of a data set, or a path to your own."),
     loss: str | None = typer.Option(
-        None, "--loss", "--method", help="What to optimise [imae_stable]; see `imae list losses`."
+        None, "--loss", "--method", help="What to optimise [imae_stable]; see `imae list methods`."
     ),
     T: float | None = typer.Option(None, "--T", help="T of IMAE: how far uncertain rows lead."),
     model: str | None = typer.Option(None, help="Network [one that suits the data]."),

@@ -44,7 +44,7 @@ KINDS: Catalog[Corruption] = Catalog(
             "symmetric",
             partial(partial, symmetric),
             "to one of the other classes, all equally likely",
-            'Wang et al., "IMAE for Noise-Robust Learning", 2019',
+            'Wang et al., "IMAE for Noise-Robust Learning", 2023',
             {"exact": False},
         ),
         Entry(

@@ -132,7 +132,7 @@ class OptimizerConfig(_Section):
     """How steps are taken."""
 
     name: Literal["sgd", "momentum", "nesterov", "adam"] = Field(
-        default="nesterov", description="Optimiser."
+        default="nesterov", description="sgd, momentum, nesterov or adam."
     )
     lr: float = Field(default=0.05, gt=0, description="Learning rate.")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="For momentum and nesterov.")
@@ -144,7 +144,7 @@ class ScheduleConfig(_Section):
     """The learning rate over the steps."""
 
     name: Literal["constant", "steps", "cosine", "one_cycle"] = Field(
-        default="cosine", description="Shape of the learning rate over the run."
+        default="cosine", description="constant, steps, cosine or one_cycle."
     )
     at: tuple[Positive, ...] = Field(
         default=(), description="For steps: divide at each of these steps."
@@ -176,10 +176,12 @@ class MachineConfig(_Section):
     )
     strategy: Literal["ddp", "fsdp"] = Field(
         default="ddp",
-        description="Of several processes each has the whole network, or a part of each weight.",
+        description="Of several processes each has the whole network (ddp) or a part of each "
+        "weight (fsdp).",
     )
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
-        default="32-true", description="Number format of the network."
+        default="32-true",
+        description="32-true, bf16-mixed or 16-mixed: number format of the network.",
     )
     compile: bool = Field(default=False, description="Compile the network with torch.compile.")
     channels_last: bool = Field(default=False, description="Memory layout that suits convolutions.")
@@ -219,7 +221,7 @@ class Config(_Section):
     machine: MachineConfig = Field(default_factory=lambda: MachineConfig())
     out: str | None = Field(default=None, description="Run folder [runs/NAME-TIME].")
     log: tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...] = Field(
-        default=(), description="Further logs."
+        default=(), description="Further logs: csv, tensorboard, wandb, mlflow."
     )
 
     @field_validator("noise")

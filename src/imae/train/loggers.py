@@ -48,7 +48,7 @@ class TensorBoardLogger(Logger):
     """Scalars in the folder ``tensorboard`` of the run."""
 
     def __init__(self, run: RunFolder, step: int) -> None:
-        import_extra("tensorboard", extra="train")
+        import_extra("tensorboard", extra="log")
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(run.path / "tensorboard"), purge_step=step + 1)
@@ -68,7 +68,7 @@ class WandbLogger(Logger):
     """A run of Weights & Biases under the name of the run folder."""
 
     def __init__(self, run: RunFolder) -> None:
-        wandb = import_extra("wandb", extra="train")
+        wandb = import_extra("wandb", extra=None)
         name = run.path.resolve().name
         self._run = wandb.init(project="imae", name=name, id=name, resume="allow")
 
@@ -86,7 +86,7 @@ class MLflowLogger(Logger):
     """A run of MLflow under the name of the run folder."""
 
     def __init__(self, run: RunFolder) -> None:
-        self._mlflow = import_extra("mlflow", extra="train")
+        self._mlflow = import_extra("mlflow", extra=None)
         self._mlflow.start_run(run_name=run.path.resolve().name)
 
     def log(self, row: Mapping[str, Any]) -> None:

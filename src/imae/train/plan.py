@@ -7,7 +7,7 @@ from imae.train.config import Config
 from imae.train.display import QuietDisplay
 from imae.train.environment import pinned
 from imae.train.loop import train_step
-from imae.train.reading import known_keys
+from imae.train.reading import known_settings
 from imae.train.setup import build_fabric, setup
 from imae.train.signals import StopRequest
 
@@ -69,7 +69,7 @@ def plan(config: Config) -> Plan:
 def _flat(config: Config) -> dict[str, str]:
     content = config.model_dump(mode="json")
     flat = {}
-    for key in known_keys():
+    for key, *_ in known_settings():
         value = content
         for part in key.split("."):
             value = value[part]

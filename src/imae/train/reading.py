@@ -2,9 +2,9 @@
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -83,19 +83,37 @@ def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[s
     return dict(result)
 
 
-def known_keys() -> dict[str, str]:
-    """Every key that can be set, with what it means, in the order of the sections."""
-    return dict(_keys(Config, ""))
+class Setting(NamedTuple):
+    """Something that can be set.
+
+    Args:
+        key: Its name with its section, such as ``optimizer.lr``.
+        default: What it is if it is not given; None if that depends, or if it has to be given.
+        meaning: One sentence.
+    """
+
+    key: str
+    default: Any
+    meaning: str
 
 
-def _keys(section: type[BaseModel], prefix: str) -> list[tuple[str, str]]:
-    found = []
+def known_settings() -> tuple[Setting, ...]:
+    """Everything that can be set, in the order of the sections.
+
+    Examples:
+        >>> known_settings()[0]
+        Setting(key='data.name', default=None, meaning='Name of a data set, or a path to your own.')
+    """
+    return tuple(_settings(Config, ""))
+
+
+def _settings(section: type[BaseModel], prefix: str) -> Iterator[Setting]:
     for name, field in section.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found += _keys(field.annotation, f"{prefix}{name}.")
+            yield from _settings(field.annotation, f"{prefix}{name}.")
         else:
-            found.append((f"{prefix}{name}", field.description or ""))
-    return found
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            yield Setting(f"{prefix}{name}", default, field.description or "")
 
 
 def _value(key: str, text: str) -> Any:
@@ -143,10 +161,11 @@ def _lines(error: ValidationError) -> list[str]:
 
 
 def _unknown(key: str) -> str:
-    known = list(dict.fromkeys([*known_keys(), *Config.model_fields]))
+    keys = [setting.key for setting in known_settings()]
+    known = list(dict.fromkeys([*keys, *Config.model_fields]))
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     if not near:  # the right name in the wrong section
         last = key.rpartition(".")[2]
         near = [each for each in known if each.rpartition(".")[2] == last]
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known_keys())}"
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(keys)}"
     return f"{key}: unknown key; {hint}"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from imae.cli.app import main
 from imae.data.sources.clothing1m import (
     CLASSES,
     clothing1m,
@@ -51,6 +52,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def lists_of(folder: Path) -> Path:
     return next(folder.rglob("noisy_label_kv.txt")).parent
+
+
+def test_the_command_does_not_call_it_the_published_set(folder: Path, capsys) -> None:
+    assert main(["data", "verify", "clothing1m", "--root", str(folder)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "clothing1m is complete"
 
 
 def test_noisy_training_and_clean_evaluation(folder: Path) -> None:

@@ -134,6 +134,7 @@ SETS: tuple[NamedSet, ...] = (
         verify=verify_clothing1m,
         defaults={"root": None, "variant": "noisy"},
         by_hand="ask its authors for it, and put its lists and images in ROOT/clothing1m",
+        has_hashes=False,
     ),
     NamedSet(
         name="mars",
@@ -150,6 +151,7 @@ SETS: tuple[NamedSet, ...] = (
         verify=verify_mars,
         by_hand="download it from its authors' page, and put bbox_train, bbox_test and info in "
         "ROOT/mars",
+        has_hashes=False,
     ),
 )
 

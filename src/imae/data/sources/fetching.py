@@ -38,7 +38,7 @@ def fetch(name: str, root: str | os.PathLike[str] | None = None) -> Path:
 
 
 def verify(name: str, root: str | os.PathLike[str] | None = None) -> dict[str, str]:
-    """SHA-256 of each decoded array of a named set; each is the published one.
+    """SHA-256 of each decoded array of a named set; each is the published one, if there is one.
 
     Args:
         name: Name of the set.

@@ -27,6 +27,7 @@ class NamedSet:
         origins: Where it can be fetched from, in the order to try; none means by hand only.
         by_hand: What to do where there is no origin.
         needs: Names of sets to fetch first.
+        has_hashes: Whether hashes are published; if not, ``verify`` only finds missing files.
     """
 
     name: str
@@ -42,3 +43,4 @@ class NamedSet:
     origins: tuple[Origin, ...] = ()
     by_hand: str = ""
     needs: tuple[str, ...] = ()
+    has_hashes: bool = True
