@@ -1,3 +1,4 @@
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -197,3 +198,17 @@ def test_errors_of_workers_keep_their_type_and_their_one_line(table_split, worke
     with pytest.raises(MissingExtraError) as caught:
         next(Batches(split, 2, seed=1, workers=workers).epoch(0))
     assert str(caught.value) == "pip install 'imae[data]'"
+
+
+class Interrupted(Table):
+    """Rows whose reader gets the Ctrl-C of the terminal."""
+
+    def gather(self, rows, *, generator):
+        signal.raise_signal(signal.SIGINT)
+        return super().gather(rows, generator=generator)
+
+
+def test_a_worker_leaves_ctrl_c_to_the_run(table_split):
+    split = replace(table_split([0, 1]), inputs=Interrupted(np.zeros((2, 1), np.float32)))
+    (batch,) = Batches(split, 2, seed=1, workers=1).epoch(0)
+    assert batch.inputs.shape == (2, 1)

@@ -152,3 +152,14 @@ def test_options_out_of_range_are_refused():
         with pytest.raises(ArgumentError, match=f"{name} must be"):
             ActiveBias(**{name: outside})
         assert f"{name}={inside!r}" in repr(ActiveBias(**{name: inside}))
+
+
+def test_the_mean_weight_counts_rows_as_much_as_the_data_say():
+    method = started()
+    list(run(method, epochs=range(2)))
+    method.start_epoch(NUM_EPOCHS - 1)
+    (rows, _) = batches(9)
+    weight = torch.tensor([2.0, 0.0, 1.0])
+    history = method.history.read(rows.row)
+    found = method._weights(history, weight)
+    assert float((found * weight).sum() / weight.sum()) == pytest.approx(1)

@@ -26,9 +26,9 @@ def epoch_batches(epoch):
     return order.split(8)
 
 
-def started(gather=lambda tensor: tensor, **options):
+def started(gather=lambda tensor: tensor, total=lambda tensor: tensor, **options):
     method = CoTeaching(**options)
-    method.start(Facts(LABELS, NUM_CLASSES, NUM_EPOCHS, seed=0, gather=gather))
+    method.start(Facts(LABELS, NUM_CLASSES, NUM_EPOCHS, seed=0, gather=gather, total=total))
     return method
 
 
@@ -104,6 +104,20 @@ def test_all_rows_count_in_the_first_epoch():
     torch.testing.assert_close(method(rows), sum(expected))
 
 
+def test_each_mean_counts_rows_as_much_as_the_data_say():
+    rows = Rows(
+        torch.zeros(4, 3),
+        LABELS[:4],
+        torch.arange(4),
+        other_logits=(torch.zeros(4, 3),),
+        weight=torch.tensor([3.0, 1.0, 5.0, 1.0]),
+    )
+    method = started(rate=0.5)
+    method.start_epoch(9)  # keeps the first two rows
+    mean = float((method(rows) * rows.weight).sum() / rows.weight.sum())
+    assert mean == pytest.approx(2 * math.log(3))  # for each network that of its kept rows
+
+
 def test_two_ranks_do_what_one_does_with_the_whole_batch():
     alone = started(rate=0.5)
     alone.start_epoch(9)
@@ -119,7 +133,12 @@ def test_two_ranks_do_what_one_does_with_the_whole_batch():
             for logits in (whole.logits, *whole.other_logits)
         ]
         answers = iter([torch.stack(losses, 1), whole.row])
-        method = started(rate=0.5, gather=lambda _, answers=answers: next(answers))
+        sums = iter([torch.tensor([5.0, 5.0]), torch.tensor(10.0)])
+        method = started(
+            rate=0.5,
+            gather=lambda _, answers=answers: next(answers),
+            total=lambda _, sums=sums: next(sums),
+        )
         method.start_epoch(9)
         found.append(method(batch(share)))
     torch.testing.assert_close(torch.cat(found), expected)

@@ -78,3 +78,14 @@ def test_its_text_shows_the_options():
     assert "normalize='batch', bound=3.0" in repr(
         CurveMethod(IMAE(8.0), normalize="batch", bound=3.0)
     )
+
+
+def test_normalisation_counts_rows_as_much_as_the_data_say():
+    counts = torch.tensor([2.0, 0.0, 1.0, 1.0])
+    twice = torch.tensor([0, 0, 2, 3])  # the same batch, written out
+    method = CurveMethod(CCE(), normalize="batch")
+    weighted = method(Rows(LOGITS, TARGET, torch.arange(4), weight=counts))
+    repeated = method(Rows(LOGITS[twice], TARGET[twice], torch.arange(4)))
+    torch.testing.assert_close((weighted * counts).sum(), repeated.sum())
+    silent = method(Rows(LOGITS, TARGET, torch.arange(4), weight=torch.zeros(4)))
+    assert silent.isfinite().all()

@@ -1,5 +1,6 @@
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 import torch
@@ -149,6 +150,25 @@ def test_rows_are_drawn_by_seed_and_epoch():
     assert one.asked == two.asked
     assert sorted(one.asked[0]) == list(range(200))
     assert one.asked[0] != one.asked[1]
+
+
+def test_points_that_coincide_are_left_out_of_the_mean():
+    one, other = Run([3, 3]), Run([3, 3])
+    features = other.features
+
+    def with_twins(rows):
+        return torch.where((rows < 4).unsqueeze(1), 0.5, features(rows))
+
+    other.method.facts = replace(other.method.facts, features=with_twins)
+    for run in (one, other):
+        list(run.train(range(1)))
+    plain, twins = one.method.dimensions[-1], other.method.dimensions[-1]
+    parts = torch.tensor(other.asked[-1]).split(128)
+    found = [intrinsic_dimensions(with_twins(part), other.method.neighbours) for part in parts]
+    known = torch.cat(found)
+    assert (known == 0).any()
+    assert twins == pytest.approx(float(known[known > 0].mean()))
+    assert twins != plain
 
 
 def test_features_without_an_estimate_repeat_the_last_one():

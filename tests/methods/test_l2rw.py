@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -243,3 +245,15 @@ def test_options_out_of_range_are_refused():
 
 def test_its_text_shows_the_options():
     assert "LearningToReweight(batch_size=7)" in repr(LearningToReweight(batch_size=7))
+
+
+def test_rows_count_as_much_as_the_data_say():
+    network = Network(has_norm=False)  # its statistics would be those of other rows
+    row = torch.arange(4)
+    rows = batch(network, row)
+    counts = torch.tensor([2.0, 0.0, 1.0, 1.0])
+    weighted = replace(rows, weight=counts)
+    found = started(network).weights(weighted)
+    assert float((found * counts).sum()) == pytest.approx(1)
+    repeated = started(network).weights(batch(network, row[[0, 0, 2, 3]]))
+    torch.testing.assert_close(found[[0, 2, 3]], repeated[[0, 2, 3]])

@@ -147,6 +147,15 @@ def test_the_mean_is_over_the_kept_rows_of_all_ranks():
     assert losses.tolist() == pytest.approx([0, math.log(3) * 5 / 2])
 
 
+def test_the_mean_counts_rows_as_much_as_the_data_say():
+    method = started()
+    method.is_kept[1] = False
+    logits = torch.zeros(2, NUM_CLASSES)
+    weight = torch.tensor([3.0, 1.0])
+    losses = method(Rows(logits, LABELS[:2], torch.arange(2), weight=weight))
+    assert float((losses * weight).sum() / weight.sum()) == pytest.approx(math.log(3))
+
+
 def test_a_batch_without_kept_rows_has_neither_loss_nor_gradient():
     method = started()
     method.is_kept[:2] = False

@@ -1,16 +1,21 @@
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from imae.recipes.abnormal_examples import finish, mean_margin
+from imae.recipes.abnormal_examples import ABNORMAL_EXAMPLES, finish, mean_margin
 from imae.recipes.outcome import outcomes
 from imae.recipes.reproduce import reproduce
 from imae.records import RunFolder
+
+CHANGED = {"train": {"epochs": 8}}
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("done")
-    settings = {"machine": {"threads": 1}, "train": {"epochs": 8}}
+    settings = {"machine": {"threads": 1}, **CHANGED}
     reproduce("abnormal_examples", budget="tiny", out=folder, settings=settings)
     return folder
 
@@ -34,3 +39,18 @@ def test_without_the_rows_there_is_no_picture_and_no_error(recipe, write_run, tm
     found = outcomes(recipe, "short", tmp_path, {})
     assert found[0].runs
     assert finish(tmp_path, found) == []
+
+
+def test_without_the_images_the_numbers_are_still_written(done, tmp_path):
+    copy = shutil.copytree(done, tmp_path / "copy")
+    (copy / "abnormal_examples.md").unlink()
+    record = RunFolder(next((copy / "runs").iterdir()))
+    config = record.config()
+    config["data"]["name"] = str(tmp_path / "not_here.npz")
+    record.write_config(config)
+    (found,) = [each for each in outcomes(ABNORMAL_EXAMPLES, "tiny", done, CHANGED) if each.runs]
+    moved = replace(found, runs=(replace(found.runs[0], folder=record.path, config=config),))
+    assert finish(copy, [moved]) == [copy / "abnormal_examples.md"]
+    assert (copy / "abnormal_examples.md").read_bytes() == (
+        done / "abnormal_examples.md"
+    ).read_bytes()

@@ -18,6 +18,9 @@ def test_a_hundred_classes_have_the_settings_of_their_authors():
     wanted = {"alpha": 6.0, "beta": 0.1}
     assert method("sl", rate=0.4, num_classes=100)["method"]["arguments"] == wanted
     assert method("sl", rate=0.4)["method"]["arguments"] == {}
+    wanted = {"alpha": 10.0, "beta": 0.5}  # their MAE is half of ours
+    assert method("nce_mae", rate=0.4, num_classes=100)["method"]["arguments"] == wanted
+    assert method("nce_mae", rate=0.4)["method"]["arguments"] == {"alpha": 1.0, "beta": 0.5}
 
 
 def test_every_method_has_a_title_of_its_own():

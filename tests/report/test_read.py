@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -28,6 +29,18 @@ def test_a_file_of_labels_stands_for_noise(make_run):
 
 def test_a_network_chosen_by_the_program_has_a_name(make_run):
     assert read_run(make_run(extra={"model": {"name": None}})).model == "automatic"
+
+
+def test_a_matrix_has_a_short_name_of_its_own(make_run):
+    names = []
+    for wrong in (0.1, 0.2):
+        matrix = [[1 - wrong, wrong, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+        arguments = {"matrix": matrix, "columns": [1, 2]}
+        run = make_run(f"run-{wrong}", method="masking", arguments=arguments)
+        names.append(read_run(run).method)
+    first, second = names
+    assert first != second
+    assert re.fullmatch(r"masking:matrix=\[[0-9a-f]{8}\],columns=\[1, 2\]", first)
 
 
 def test_unknown_measures_are_none(make_run):

@@ -38,6 +38,14 @@ def test_without_a_checkpoint_there_is_none(tmp_path):
     assert load_checkpoint(tmp_path / "nothing", pytest.fail) is None
 
 
+def test_later_ones_that_could_not_be_read_are_not_kept_instead(tmp_path):
+    save(tmp_path, 200, 300, keep=1)
+    list_checkpoints(tmp_path)[0].with_suffix(".json").unlink()  # killed before it was written
+    save(tmp_path, 250, keep=1)
+    assert [path.stem for path in list_checkpoints(tmp_path)] == ["step-000000250"]
+    assert load_checkpoint(tmp_path, pytest.fail)["step"] == 250
+
+
 def test_every_one_that_is_kept_can_be_loaded(tmp_path):
     save(tmp_path, 1, 2, 3, keep=3)
     assert [load_tensors(path)["step"] for path in list_checkpoints(tmp_path)] == [1, 2, 3]

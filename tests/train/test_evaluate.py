@@ -2,11 +2,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from imae.train.display import QuietDisplay
 from imae.train.evaluate import evaluate, measures
 from imae.train.prepare import Prepared
 from imae.train.setup import build_fabric, setup
+from imae.train.state import Ranks
 
 
 def split(labels, clean=None):
@@ -80,3 +82,22 @@ def test_the_mode_of_the_network_is_put_back_and_nothing_changes(configure):
     bigger = configure(train={"evaluate_batch_size": 256})
     other = setup(bigger, build_fabric(bigger.machine), QuietDisplay())
     assert evaluate(other) == first
+
+
+def test_the_statistics_of_the_network_that_is_measured_are_those_of_the_first_process(configure):
+    config = configure(train={"average": 0.9})
+    state = setup(config, build_fabric(config.machine), QuietDisplay())
+    first = {name: buffer.clone() + 1 for name, buffer in state.network.named_buffers()}
+
+    class Second(Ranks):
+        """A process whose own statistics differ from those of the first."""
+
+        def take_over_buffers(self, network):
+            if network is state.network:
+                network.load_state_dict({**network.state_dict(), **first})
+
+    assert state.network is not state.learner.network
+    state.ranks = Second(state.fabric)
+    evaluate(state)
+    for name, buffer in state.network.named_buffers():
+        assert torch.equal(buffer, first[name])

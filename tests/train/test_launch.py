@@ -332,6 +332,16 @@ def test_whatever_happens_the_checkpoint_before_is_whole(configure, small_disk, 
     assert trace(resume(config.out).path) == expected
 
 
+def test_a_fault_in_the_program_is_written_down(configure, monkeypatch):
+    config = configure()
+    monkeypatch.setattr(Journal, "advanced", lambda *_: explode(None))
+    with pytest.raises(RuntimeError, match="a fault in the program"):
+        train(config)
+    progress = RunFolder(config.out).progress()
+    assert progress["status"] == "failed"
+    assert progress["message"] == "RuntimeError: a fault in the program"
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_leaves(configure, tmp_path, monkeypatch, number, code):
     expected = trace(train(configure(out=str(tmp_path / "whole"))).path)

@@ -45,22 +45,28 @@ def test_tensorboard_gets_every_number(run):
 def test_wandb_and_mlflow_get_every_number(run, monkeypatch):
     sent = []
     remote = types.SimpleNamespace(
+        id="abc",
         log=lambda numbers, step: sent.append(("wandb", numbers, step)),
         finish=lambda: sent.append("finish"),
     )
     wandb = types.ModuleType("wandb")
-    wandb.init = lambda **options: sent.append(options["id"]) or remote
+    wandb.init = lambda **options: sent.append((options["name"], options["id"])) or remote
     mlflow = types.ModuleType("mlflow")
-    mlflow.start_run = lambda run_name: sent.append(run_name)
+    started = types.SimpleNamespace(info=types.SimpleNamespace(run_id="def"))
+    mlflow.start_run = lambda run_id, run_name: sent.append((run_name, run_id)) or started
     mlflow.log_metrics = lambda numbers, step: sent.append(("mlflow", numbers, step))
     mlflow.end_run = lambda: sent.append("end")
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    for logger in build_loggers(("wandb", "mlflow"), run, 0):
-        logger.log(ROW)
-        logger.close()
     numbers = {"seconds": 1.5}
-    assert sent == ["run", "run", ("wandb", numbers, 3), "finish", ("mlflow", numbers, 3), "end"]
+    logged = [("wandb", numbers, 3), "finish", ("mlflow", numbers, 3), "end"]
+    # First the services name the run; a resume goes on with what they called it.
+    for begun in ([("run", None), ("run", None)], [("run", "abc"), (None, "def")]):
+        for logger in build_loggers(("wandb", "mlflow"), run, 0):
+            logger.log(ROW)
+            logger.close()
+        assert sent == begun + logged
+        sent.clear()
 
 
 def test_a_missing_package_names_the_command(run, monkeypatch):

@@ -127,10 +127,14 @@ def test_a_validation_part_can_be_trusted(configure, arrays):
 
 
 def test_the_transition_is_that_of_the_noise_or_counted(configure):
-    noisy = prepare(configure(noise="symmetric:0.5", data={"hold_out": 0.0}))
-    np.testing.assert_allclose(noisy.transition, np.full((3, 3), 0.25) + 0.25 * np.eye(3))
+    drawn = np.full((3, 3), 0.25) + 0.25 * np.eye(3)
+    noisy = prepare(configure(noise="symmetric:0.5", data={"name": "digits", "options": {}}))
+    np.testing.assert_allclose(noisy.transition, np.full((10, 10), 0.5 / 9) + np.eye(10) * 4 / 9)
     plain = prepare(configure(data={"hold_out": 0.0})).train
     counted = prepare(configure()).transition
     for row in range(3):
         of_class = plain.labels[plain.clean_labels == row]
         np.testing.assert_allclose(counted[row], np.bincount(of_class, minlength=3) / len(of_class))
+    # Noise upon noise: the truth, the label that was given, the label that is given now.
+    twice = prepare(configure(noise="symmetric:0.5")).transition
+    np.testing.assert_allclose(twice, counted @ drawn)

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from imae.errors import ArgumentError
+from imae.train import build_config
 from imae.train.prepare import prepare
 from imae.train.resolve import model_for, resolved
 
@@ -50,3 +51,13 @@ def test_a_batch_beyond_the_data_is_refused(configure):
 )
 def test_the_network_suits_the_inputs(shape, name):
     assert model_for(shape) == name
+
+
+def test_a_matrix_is_kept_by_its_numbers_and_not_by_its_file(configure, tmp_path):
+    path = tmp_path / "T.csv"
+    path.write_text("0.8,0.1,0.1\n0,1,0\n0,0,1\n")
+    config = configure(method={"name": "forward", "arguments": {"matrix": str(path)}})
+    found = resolved(config, prepare(config))
+    path.unlink()
+    assert found.method.arguments["matrix"] == [[0.8, 0.1, 0.1], [0, 1, 0], [0, 0, 1]]
+    assert build_config(found.model_dump(mode="json")).method == found.method

@@ -1,10 +1,11 @@
+import numpy as np
 import pytest
 import torch
 
 from imae.errors import ArgumentError, DataError
 from imae.train.config import MachineConfig
 from imae.train.display import QuietDisplay
-from imae.train.setup import build_fabric, build_network, setup
+from imae.train.setup import build_fabric, build_network, setup, sum_dtype
 
 
 @pytest.fixture
@@ -54,3 +55,27 @@ def test_a_machine_without_the_device_is_one_line():
     with pytest.raises(ArgumentError, match="machine: ") as raised:
         build_fabric(MachineConfig(accelerator="nonsense"))
     assert "\n" not in str(raised.value)
+
+
+def test_a_batch_of_one_row_is_refused_before_it_comes_where_it_cannot_be_normalised(
+    configure, fabric, tmp_path
+):
+    rows = np.zeros((41, 32, 32, 3), np.uint8)
+    rows[::2] = 200
+    np.savez(tmp_path / "colour.npz", x=rows, y=np.arange(41) % 2)
+    data = {"name": str(tmp_path / "colour.npz"), "hold_out": 0.0}
+
+    def build(**settings):
+        return setup(configure(data=data, **settings), fabric, QuietDisplay())
+
+    with pytest.raises(ArgumentError, match=r"single row .* set train.drop_last=true"):
+        build(model={"name": "cnn8"}, train={"batch_size": 20})
+    assert build(model={"name": "cnn8"}, train={"batch_size": 20, "drop_last": True})
+    assert build(model={"name": "cnn8"}, train={"batch_size": 39})
+    state = build(model={"name": "resnet20"}, train={"batch_size": 20})
+    assert int(state.network.get_buffer("bn1.num_batches_tracked")) == 0  # tried on a copy
+
+
+def test_losses_are_summed_in_double_precision_where_there_is_any():
+    assert sum_dtype(torch.device("cpu")) == torch.float64
+    assert sum_dtype(torch.device("mps")) == torch.float32

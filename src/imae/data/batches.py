@@ -1,5 +1,6 @@
 """Epochs of batches that do not depend on workers, processes or where a run was resumed."""
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -102,6 +103,13 @@ class Batches:
         self._seed, self._shuffle, self._augment = seed, shuffle, augment
         self._workers, self._rank, self._num_ranks = workers, rank, num_ranks
 
+    @property
+    def smallest_share(self) -> int:
+        """Rows that a rank has at least in a step."""
+        is_last_full = self._steps * self.batch_size <= len(self.split)
+        rows = self.batch_size if is_last_full else len(self.split) % self.batch_size
+        return rows // self._num_ranks
+
     def __len__(self) -> int:
         """Number of batches in an epoch."""
         return self._steps
@@ -141,6 +149,7 @@ class Batches:
             batch_size=None,
             sampler=steps,
             num_workers=self._workers,
+            worker_init_fn=_leave_stopping_to_the_run,
             # Seeds the workers' global generators, which a user's own data set may draw from.
             generator=torch_generator(self._seed, "workers", epoch),
         )
@@ -178,3 +187,8 @@ class _Shares(Dataset[Tensor | ImaeError]):
             return self._inputs.gather(self.rows[step], generator=generator)
         except ImaeError as error:  # DataLoader would wrap it in a worker's traceback
             return error
+
+
+def _leave_stopping_to_the_run(worker: int) -> None:  # noqa: ARG001
+    # Ctrl-C in a terminal reaches the workers too; the run still needs what they read.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

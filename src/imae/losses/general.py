@@ -337,6 +337,6 @@ def _check_transition(transition: Tensor, logits: Tensor) -> None:
         )
     if not is_plain(transition):
         return
-    sums = transition.double().sum(1)
+    sums = transition.cpu().double().sum(1)  # not every device has double precision
     if bool((transition < 0).any()) or not torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
         raise ArgumentError("transition must hold probabilities whose rows sum to 1")

@@ -90,17 +90,16 @@ class ActiveBias(Method):
         losses = value_at_margin(m, CCE())
         history = self.history.read(rows.row)
         if self._is_weighted:
-            losses = losses * self._weights(history).to(losses.dtype)
+            losses = losses * self._weights(history, rows.counts()).to(losses.dtype)
         self.history.write(rows.row, _lengthened(history, torch.sigmoid(m.detach())))
         return losses
 
-    def _weights(self, history: Tensor) -> Tensor:
-        """Weight of each row, shape (B,), with mean 1 over all ranks."""
+    def _weights(self, history: Tensor, counts: Tensor) -> Tensor:
+        """Weight of each row, shape (B,), with mean 1 over all ranks, each row counted so much."""
         smoothness = self.mean_uncertainty if self.smoothness is None else self.smoothness
         raw = self._uncertainty(history) + smoothness
-        total, number = self.facts.total(
-            torch.stack([raw.sum(), raw.new_tensor(float(len(raw)))])
-        ).unbind()
+        counts = counts.to(raw.dtype)
+        total, number = self.facts.total(torch.stack([(raw * counts).sum(), counts.sum()])).unbind()
         # Before anything is known of the rows of a batch they weigh the same.
         return torch.where(total > 0, raw * number / total, torch.ones_like(raw))
 

@@ -86,8 +86,12 @@ class CoTeaching(Method):
         smallest = row_of_all[of_all.argsort(dim=1, stable=True)[:, :num_kept]]
         # Rows are told apart by position: a rank does not know where its own stand among all.
         first, second = (torch.isin(rows.row, chosen) for chosen in smallest)
-        taught = torch.where(torch.stack([second, first]), losses, 0).sum(0)
-        return taught * (len(row_of_all) / num_kept)
+        is_taught = torch.stack([second, first])
+        counts = rows.counts().to(losses.dtype)
+        kept, number = self.facts.total((is_taught * counts).sum(1)), self.facts.total(counts.sum())
+        # Rows that do not count may be all that is kept: the batch then teaches nothing.
+        scale = number / kept.masked_fill(kept == 0, 1)
+        return torch.where(is_taught, losses * scale.unsqueeze(1), 0).sum(0)
 
     def extra_repr(self) -> str:
         """The options, for ``repr``."""

@@ -62,13 +62,15 @@ class CurveMethod(Method):
         losses = curve_loss(logits, rows.target, self.curve, reduction="none")
         if self.normalize is None:
             return losses
-        return losses / self._mean_weight(logits, rows.target)
+        return losses / self._mean_weight(logits, rows)
 
-    def _mean_weight(self, logits: Tensor, target: Tensor) -> Tensor:
-        weights = weight_at_margin(margin(precise(logits.detach()), target), self.curve)
+    def _mean_weight(self, logits: Tensor, rows: Rows) -> Tensor:
+        weights = weight_at_margin(margin(precise(logits.detach()), rows.target), self.curve)
+        counts = rows.counts().to(weights.dtype)
         # Over all ranks: several processes must do what one does with the whole batch.
         total = self.facts.total if hasattr(self, "facts") else _alone
-        mean = total(weights.sum()) / total(weights.new_tensor(float(len(weights))))
+        number = total(counts.sum())
+        mean = total((weights * counts).sum()) / number.masked_fill(number == 0, 1)
         return mean.masked_fill(mean == 0, 1)
 
     def extra_repr(self) -> str:

@@ -147,9 +147,9 @@ class D2L(Method):
         rows = draws.choice(number, min(_ROWS_MEASURED, number), replace=False)
         parts = self.facts.features(torch.from_numpy(rows)).cpu().split(_ROWS_AT_ONCE)
         found = torch.cat([intrinsic_dimensions(part, self.neighbours) for part in parts])
-        mean = float(found[found.isfinite()].mean())
-        if mean > 0:
-            return mean
+        known = found[found.isfinite() & (found > 0)]
+        if len(known) > 0:
+            return float(known.mean())
         return self.dimensions[-1] if self.dimensions else 1.0
 
     def _is_turning(self) -> bool:

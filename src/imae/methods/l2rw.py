@@ -92,11 +92,14 @@ class LearningToReweight(Method):
         losses = functional.cross_entropy(precise(rows.logits), rows.target, reduction="none")
         weights = self.weights(rows).to(losses.dtype)
         self._step += 1
-        num_rows = self.facts.total(weights.new_tensor(float(len(weights))))
-        return weights * num_rows * losses
+        number = self.facts.total(rows.counts().to(weights.dtype).sum())
+        return weights * number * losses
 
     def weights(self, rows: Rows) -> Tensor:
-        """Weight of every row, shape (B,): none negative, their sum over all ranks 1 or 0."""
+        """Weight of every row, shape (B,): none negative, their sum over all ranks 1 or 0.
+
+        The sum is taken with each row counted as much as the data say.
+        """
         assert rows.inputs is not None
         network = self.facts.networks[0]
         inputs, labels = self._trusted_batch(rows.inputs)
@@ -108,7 +111,7 @@ class LearningToReweight(Method):
             with torch.no_grad():
                 agreement: Tensor = jvp(of_rows, (parameters,), (direction,))[1]
         useful = agreement.relu()
-        total = self.facts.total(useful.sum())
+        total = self.facts.total((useful * rows.counts().to(useful.dtype)).sum())
         return useful / total.masked_fill(total == 0, 1)
 
     def _trusted_batch(self, like: Tensor) -> tuple[Tensor, Tensor]:

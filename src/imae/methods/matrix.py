@@ -42,6 +42,16 @@ def read_matrix(name: str, source: MatrixSource) -> NDArray[np.float64]:
     return matrix.astype(np.float64)
 
 
+def is_matrix_file(value: object) -> bool:
+    """Whether the value of an argument is the name of a file of numbers.
+
+    Examples:
+        >>> is_matrix_file("T.csv"), is_matrix_file("estimate")
+        (True, False)
+    """
+    return isinstance(value, str) and value.endswith((".csv", ".npy"))
+
+
 def _from_file(name: str, path: Path) -> NDArray[Any]:
     readers = {".csv": _from_csv, ".npy": _from_npy}
     if path.suffix not in readers:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 
@@ -19,6 +20,7 @@ class Rows:
         inputs: What the network saw, shape (B, ...).
         features: Input of the last layer, shape (B, E), if the method asks for it.
         other_logits: Scores of the second and further networks, if the method asks for them.
+        weight: How much each row counts in the mean over the batch, shape (B,), if the data say.
     """
 
     logits: Tensor
@@ -27,6 +29,13 @@ class Rows:
     inputs: Tensor | None = None
     features: Tensor | None = None
     other_logits: tuple[Tensor, ...] = ()
+    weight: Tensor | None = None
+
+    def counts(self) -> Tensor:
+        """How much each row counts, shape (B,), float32; 1 if the data do not say."""
+        if self.weight is None:
+            return torch.ones_like(self.target, dtype=torch.float32)
+        return self.weight.float()
 
 
 @dataclass(frozen=True, eq=False)

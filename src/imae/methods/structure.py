@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from imae._checks import check_choice, check_integer
 from imae.errors import ArgumentError
-from imae.methods.matrix import read_matrix
+from imae.methods.matrix import is_matrix_file, read_matrix
 
 KINDS = ("open", "column", "tridiagonal", "block")
 
@@ -47,7 +47,7 @@ class Structure:
             raise ArgumentError("columns must be given for the structure 'column' and no other")
         if (kind == "block") != (groups is not None):
             raise ArgumentError("groups must be given for the structure 'block' and no other")
-        if isinstance(kind, str) and not kind.endswith((".csv", ".npy")):
+        if isinstance(kind, str) and not is_matrix_file(kind):
             check_choice("structure", kind, (*KINDS, "a .csv or .npy file"))
         self.kind = kind if kind in KINDS else "given"
         self.columns = columns

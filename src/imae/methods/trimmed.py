@@ -98,7 +98,8 @@ class Trimmed(Method):
         if self.normalize is not None:
             weights = weight_at_margin(margin(logits.detach(), rows.target), self.curve)
         weights = weights.masked_fill(~is_kept, 0)
-        sums = torch.stack([weights.sum(), weights.new_tensor(float(len(weights)))])
+        counts = rows.counts().to(weights.dtype)
+        sums = torch.stack([(weights * counts).sum(), counts.sum()])
         weight, num_rows = self.facts.total(sums).unbind()
         # A batch may hold no kept row at all: it then has no loss.
         scale = num_rows / weight.masked_fill(weight == 0, 1)

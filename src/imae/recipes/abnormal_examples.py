@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from imae._extras import import_extra
 from imae._files import whole_file
 from imae.data import load
+from imae.errors import DataError
 from imae.recipes.budgets import budgeted
 from imae.recipes.losses import method
 from imae.recipes.outcome import Outcome
@@ -37,7 +38,8 @@ def cells(budget: str) -> tuple[Cell, ...]:
 def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     """Draws the rows that the network disbelieves most, and says how many are really wrong.
 
-    A run folder without its rows, as one that was stored without them, gives no picture.
+    A run folder without its rows, as one that was stored without them, gives nothing, and one whose
+    images are not on this machine no picture.
     """
     runs = [run for outcome in outcomes for run in outcome.runs]
     if not runs or not RunFolder(runs[0].folder).epochs():
@@ -46,10 +48,12 @@ def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     labels = record.labels()
     ranked = np.argsort(mean_margin(record), kind="stable")
     shown = ranked[: _ROWS * _COLUMNS]
-    settings = runs[0].config["data"]
-    pixels = _pictures(settings, labels.row_ids[shown])
-    written = [_summary(folder, labels, ranked)]
-    return [*written, _draw(folder, pixels, labels, shown)]
+    summary = _summary(folder, labels, ranked)
+    try:
+        pixels = _pictures(runs[0].config["data"], labels.row_ids[shown])
+    except DataError:
+        return [summary]
+    return [summary, _draw(folder, pixels, labels, shown)]
 
 
 def mean_margin(record: RunFolder) -> NDArray[np.float64]:

@@ -10,8 +10,8 @@ from imae._checks import check_integer
 from imae.errors import ArgumentError, ImaeError
 from imae.methods.catalog import METHODS
 from imae.recipes.claim import claim
-from imae.recipes.job import train_or_resume
-from imae.train import Config, Run, Stopped, build_config, with_settings
+from imae.recipes.job import attempt
+from imae.train import Config, Run, build_config, with_settings
 
 
 def split_losses(text: str) -> list[str]:
@@ -85,12 +85,11 @@ def compare(
         if show:
             name = Path(str(config.out)).name
             print(f"{number} of {len(configs)}: {name}", flush=True)
-        try:
-            runs.append(train_or_resume(config, show=show))
-        except Stopped:
-            raise
-        except ImaeError as error:
-            failed.append(f"{Path(str(config.out)).name}: {error}")
+        problem = attempt(config, show=show)
+        if problem is None:
+            runs.append(Run(str(config.out)))
+        else:
+            failed.append(f"{Path(str(config.out)).name}: {problem}")
     if failed:
         raise ImaeError(f"{len(failed)} of {len(configs)} runs failed: {'; '.join(failed)}")
     return runs

@@ -38,11 +38,17 @@ TITLES: Mapping[str, str] = {
 
 _CLEAN_T = 0.5
 _NOISY_T = 8.0
-# What the authors of a method set for 100 classes, where it is not what they set for 10: the code
-# of Wang et al., "Symmetric cross entropy", and of Liu et al., "Early-learning regularization".
+# What the authors of a method set, where it is not the default here: the code of Wang et al.,
+# "Symmetric cross entropy", of Liu et al., "Early-learning regularization", and of Ma et al.,
+# "Normalized loss functions", whose MAE is 1 - p, half of what it is here.
+_FOR_10_CLASSES: Mapping[str, Mapping[str, float]] = {
+    "nce_mae": {"alpha": 1.0, "beta": 0.5},
+}
 _FOR_100_CLASSES: Mapping[str, Mapping[str, float]] = {
     "sl": {"alpha": 6.0, "beta": 0.1},
     "elr": {"beta": 0.9, "strength": 7.0},
+    "nce_mae": {"alpha": 10.0, "beta": 0.5},
+    "nce_rce": {"alpha": 10.0, "beta": 0.1},
 }
 
 
@@ -62,9 +68,8 @@ def method(name: str, *, rate: float, num_classes: int = 10) -> Settings:
         >>> method("sl", rate=0.4, num_classes=100)
         {'method': {'name': 'sl', 'arguments': {'alpha': 6.0, 'beta': 0.1}}}
     """
-    arguments: dict[str, Any] = {}
-    if num_classes == 100:
-        arguments.update(_FOR_100_CLASSES.get(name, {}))
+    set_by_authors = _FOR_100_CLASSES if num_classes == 100 else _FOR_10_CLASSES
+    arguments: dict[str, Any] = dict(set_by_authors.get(name, {}))
     if name in ("imae", "imae_stable"):
         arguments["T"] = _NOISY_T if rate > 0 else _CLEAN_T
     elif name in ("co_teaching", "forward_symmetric"):

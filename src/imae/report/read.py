@@ -1,5 +1,6 @@
 """Run folders, read back as plain values."""
 
+import hashlib
 import json
 import math
 import os
@@ -31,6 +32,7 @@ _NUMBERS = (
     "learning_rate",
     "train_loss",
 )
+_LONGEST_LIST = 40  # characters
 _STATUSES = ("running", "stopped", "failed", "finished")
 
 HistoryRow = Mapping[str, Any]
@@ -160,13 +162,18 @@ def _arguments(config: Mapping[str, Any], where: Path) -> str:
     arguments = config["method"].get("arguments") or {}
     if not isinstance(arguments, dict):
         raise DataError(f"{where}: method.arguments must be an object, got {arguments!r}")
-    shown = [
-        f"{key}={value:g}"
-        if isinstance(value, float) and math.isfinite(value)
-        else f"{key}={plain_text(value)}"
-        for key, value in arguments.items()
-    ]
+    shown = [f"{key}={_argument(value)}" for key, value in arguments.items()]
     return ":" + ",".join(shown) if shown else ""
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:g}"
+    text = plain_text(value)
+    if not isinstance(value, list) or len(text) <= _LONGEST_LIST:
+        return text
+    # Such as a matrix: two that differ must not become one row of a table.
+    return f"[{hashlib.sha256(text.encode()).hexdigest()[:8]}]"
 
 
 def _text(

@@ -21,6 +21,8 @@ _NAME = re.compile(r"step-(\d+)\.pt")
 def save_checkpoint(folder: Path, content: dict[str, Any], *, step: int, keep: int) -> None:
     """Writes the state after a step and removes all but the newest ``keep`` checkpoints.
 
+    Those of later steps go too: a run that is at this step could not read them.
+
     Args:
         folder: Folder of the checkpoints.
         content: Tensors and plain values, nested.
@@ -32,7 +34,9 @@ def save_checkpoint(folder: Path, content: dict[str, Any], *, step: int, keep: i
     """
     save_tensors(folder / f"step-{step:09d}.pt", content)
     with explained_writing(folder, folder.parent):
-        for path in list_checkpoints(folder)[:-keep]:
+        steps = {path: _step(path) for path in list_checkpoints(folder)}
+        kept = [path for path, of_path in steps.items() if of_path <= step][-keep:]
+        for path in steps.keys() - kept:
             _manifest(path).unlink(missing_ok=True)  # first: without it the file does not count
             path.unlink(missing_ok=True)
 
@@ -55,7 +59,11 @@ def load_checkpoint(folder: Path, say: Callable[[str], None]) -> dict[str, Any] 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Checkpoints in the order of their steps; whether they are whole shows on loading."""
     found = [path for path in folder.glob("step-*.pt") if _NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")))
+    return sorted(found, key=_step)
+
+
+def _step(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
 
 
 def save_tensors(path: Path, content: dict[str, Any]) -> None:

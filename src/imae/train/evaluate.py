@@ -35,6 +35,7 @@ def evaluate(state: State) -> Measures:
     """
     prepared = state.prepared
     state.ranks.take_over_buffers(state.learner.networks)
+    state.ranks.take_over_buffers(state.network)  # a moving average has buffers of its own
 
     def predicted(split: Split | None) -> NDArray[np.int64] | None:
         if split is None:

@@ -126,12 +126,14 @@ def train_here(config: Config, folder: Path, *, is_resumed: bool, show: bool) ->
             with contextlib.suppress(ImaeError):
                 journal.failed(state, str(error))
             raise
-        except RuntimeError as error:
-            if state.ranks.number == 1 or not lost_a_process(error):
-                raise
+        except Exception as error:  # such as no more memory
+            is_lost = state.ranks.number > 1 and lost_a_process(error)
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             with contextlib.suppress(ImaeError):
-                journal.failed(state, lost_line(folder))
-            raise ImaeError(lost_line(folder)) from error
+                journal.failed(state, lost_line(folder) if is_lost else reason)
+            if is_lost:
+                raise ImaeError(lost_line(folder)) from error
+            raise
     return folder
 
 

@@ -51,14 +51,23 @@ class Learner(nn.Module):
         assert isinstance(network, Network)
         return network
 
-    def forward(self, inputs: Tensor, target: Tensor, row: Tensor) -> Tensor:
-        """Loss of every row, shape (B,), for inputs (B, ...), labels (B,) and positions (B,)."""
+    def forward(
+        self, inputs: Tensor, target: Tensor, row: Tensor, weight: Tensor | None = None
+    ) -> Tensor:
+        """Loss of every row, shape (B,).
+
+        Args:
+            inputs: Shape (B, ...).
+            target: Given labels, shape (B,).
+            row: Positions in the training split, shape (B,).
+            weight: How much each row counts, shape (B,), if the data say.
+        """
         features, logits = self._outputs(self.networks[0], inputs)
         others = tuple(self._outputs(network, inputs)[1] for network in self.networks[1:])
         if logits.requires_grad:
             logits.retain_grad()
         self.logits = logits
-        losses: Tensor = self.method(Rows(logits, target, row, inputs, features, others))
+        losses: Tensor = self.method(Rows(logits, target, row, inputs, features, others, weight))
         return losses
 
 

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from imae._extras import import_extra
 from imae._files import whole_file
-from imae.records import RunFolder
+from imae.records import RunFolder, explained_writing
 
 
 class Logger(ABC):
@@ -36,7 +36,8 @@ class CSVLogger(Logger):
         writer = csv.DictWriter(text, list(row))
         writer.writeheader()
         writer.writerows(self._run.history())
-        with whole_file(self._run.path / "history.csv") as file:
+        path = self._run.path / "history.csv"
+        with explained_writing(path, self._run.path), whole_file(path) as file:
             file.write(text.getvalue().encode())
 
     def close(self) -> None:
@@ -69,8 +70,9 @@ class WandbLogger(Logger):
 
     def __init__(self, run: RunFolder) -> None:
         wandb = import_extra("wandb", extra=None)
-        name = run.path.resolve().name
-        self._run = wandb.init(project="imae", name=name, id=name, resume="allow")
+        known, name = _remembered(run, "wandb"), run.path.resolve().name
+        self._run = wandb.init(project="imae", name=name, id=known, resume="allow")
+        _remember(run, "wandb", self._run.id)
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Sends every number of the row."""
@@ -87,7 +89,9 @@ class MLflowLogger(Logger):
 
     def __init__(self, run: RunFolder) -> None:
         self._mlflow = import_extra("mlflow", extra=None)
-        self._mlflow.start_run(run_name=run.path.resolve().name)
+        known, name = _remembered(run, "mlflow"), run.path.resolve().name
+        started = self._mlflow.start_run(run_id=known, run_name=None if known else name)
+        _remember(run, "mlflow", started.info.run_id)
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Sends every number of the row."""
@@ -116,6 +120,18 @@ def build_loggers(names: tuple[str, ...], run: RunFolder, step: int) -> list[Log
         "mlflow": lambda: MLflowLogger(run),
     }
     return [makers[name]() for name in names]
+
+
+def _remembered(run: RunFolder, service: str) -> str | None:
+    """What a service called this run when it was first started; names of folders come again."""
+    path = run.path / f"{service}-id.txt"
+    return path.read_text("utf-8").strip() if path.is_file() else None
+
+
+def _remember(run: RunFolder, service: str, identity: str) -> None:
+    path = run.path / f"{service}-id.txt"
+    with explained_writing(path, run.path), whole_file(path) as file:
+        file.write(f"{identity}\n".encode())
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:

@@ -55,15 +55,14 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
     began = time.perf_counter()
     _start_step(state)
     inputs, target, row = (state.fabric.to_device(each) for each in _tensors(state, batch))
-    losses: Tensor = state.module(inputs, target, row)
+    given_weight = None if batch.weight is None else state.fabric.to_device(batch.weight)
+    losses: Tensor = state.module(inputs, target, row, given_weight)
     logits = state.learner.logits
     assert logits is not None
     state.watch.see(losses, logits)
     if state.watch.is_reading_cheap:
         state.watch.check_finite(state.step, inputs, state.prepared.train.row_ids[batch.row])
-    weight = torch.ones_like(losses)
-    if batch.weight is not None:
-        weight = state.fabric.to_device(batch.weight)
+    weight = torch.ones_like(losses) if given_weight is None else given_weight
     # One message between ranks a step: the weight of the whole batch, and whether to stop.
     mine = torch.stack([weight.sum(), weight.new_tensor(float(request.signal > 0))])
     total, stop = state.ranks.total(mine).unbind()
@@ -75,7 +74,7 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
     own = logits.grad.float().abs().sum(1) / (share * _loss_scale(state))
     state.dynamics.see(row, logits.detach(), target, own)
     _update_weights(state)
-    state.loss += torch.stack([loss.detach(), weight.sum()]).double()
+    state.loss += torch.stack([loss.detach(), weight.sum()]).to(state.loss.dtype)
     state.step += 1
     state.step_seconds += time.perf_counter() - began
     if state.ranks.number == 1:

@@ -74,11 +74,13 @@ def prepare(config: Config) -> Prepared:
         data = fit_preparation(data.map_splits(as_features))
     train, validation = data.train, data.validation
     train, validation, trusted = _set_trusted_aside(train, validation, config)
-    transition = _counted_transition(train)
+    counted = transition = _counted_transition(train)
     if config.noise is not None:
         corrupt = _noise(config)
         noisy = corrupt(train, config.seed)
-        train, transition = train.relabel(noisy.labels), noisy.transition
+        train = train.relabel(noisy.labels)
+        # Noise on labels that were noisy before: from the truth to the given label, then on.
+        transition = noisy.transition if counted is None else counted @ noisy.transition
         if validation is not None:
             validation = validation.relabel(corrupt(validation, config.seed + 1).labels)
     if validation is None and settings.hold_out > 0:

@@ -71,8 +71,10 @@ def start_processes(
     _raise_first(said, [worker.exitcode for worker in workers], folder)
 
 
-def lost_a_process(error: RuntimeError) -> bool:
+def lost_a_process(error: Exception) -> bool:
     """Whether an error only says that another process is gone; backends have no type for it."""
+    if not isinstance(error, RuntimeError):
+        return False
     is_named = isinstance(error, torch.distributed.DistError)
     return is_named or re.search(r"[Cc]onnection|by peer|[Gg]loo|NCCL", str(error)) is not None
 

@@ -7,6 +7,7 @@ import torch
 
 from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
+from imae.methods.matrix import is_matrix_file, read_matrix
 from imae.train.config import Config
 from imae.train.prepare import Prepared
 
@@ -63,7 +64,11 @@ def _method_arguments(config: Config, num_classes: int) -> dict[str, Any]:
     arguments = dict(config.method.arguments)
     if "num_classes" in METHODS.find(config.method.name).defaults:
         arguments.setdefault("num_classes", num_classes)
-    return arguments
+    # The numbers, not the name of their file: the run must outlive it.
+    return {
+        key: read_matrix(key, value).tolist() if is_matrix_file(value) else value
+        for key, value in arguments.items()
+    }
 
 
 def _trusted(config: Config, prepared: Prepared) -> int | str | None:

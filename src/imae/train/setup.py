@@ -1,5 +1,6 @@
 """From a configuration to a state that can be trained."""
 
+import copy
 import inspect
 import logging
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,8 @@ def setup(config: Config, fabric: "Fabric", display: Display) -> State:
             "divides among the processes; take ddp"
         )
     networks = _networks(config, prepared, method.num_networks, display)
+    if batches.smallest_share == 1:
+        _check_single_rows(networks[0], prepared.train)
     learner = Learner(networks, method, compiled=config.machine.compile, sharded=is_sharded)
     learner = learner.to(fabric.device)
     _start_method(learner, config, prepared, ranks, fabric, -(-total_steps // len(batches)))
@@ -127,10 +130,27 @@ def setup(config: Config, fabric: "Fabric", display: Display) -> State:
         watch=Watch(fabric.device),
         average=average,
         total_steps=total_steps,
-        loss=torch.zeros(2, dtype=torch.float64, device=fabric.device),
+        loss=torch.zeros(2, dtype=sum_dtype(fabric.device), device=fabric.device),
         restart=method.restart(),
         is_sharded=is_sharded,
     )
+
+
+def _check_single_rows(network: Network, train: Split) -> None:
+    """Refuses a network whose batch normalisation fails on the one row that a batch will have."""
+    row = train.inputs.batch(np.zeros(1, np.int64), generator=None)
+    try:
+        copy.deepcopy(network).train()(row)
+    except ValueError as error:
+        raise ArgumentError(
+            "train.batch_size: the last batch has a single row in a process, and this network "
+            f"cannot train on one ({error}); set train.drop_last=true or another size"
+        ) from None
+
+
+def sum_dtype(device: torch.device) -> torch.dtype:
+    """What losses are summed in: double precision wherever the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def train_anew(state: State) -> None:
