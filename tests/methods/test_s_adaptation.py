@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -237,3 +238,11 @@ def test_options_out_of_range_are_refused():
 
 def test_its_text_shows_the_options():
     assert repr(SAdaptation("complex")) == "SAdaptation(variant='complex', warm_up=0.25)"
+
+
+def test_only_the_complex_layer_asks_for_features():
+    assert SAdaptation("complex").needs_features
+    simple = adapting("simple")
+    assert not simple.needs_features
+    batch = rows()
+    torch.testing.assert_close(simple(replace(batch, features=None)), simple(batch))

@@ -112,7 +112,7 @@ class Method(nn.Module, ABC):
     changes the weights of the networks itself, and ``num_networks`` for more than one network.
     """
 
-    needs_features: ClassVar[bool] = False
+    needs_features: bool = False
     needs_trusted: ClassVar[bool] = False
     works_on_weights: ClassVar[bool] = False
     num_networks: ClassVar[int] = 1

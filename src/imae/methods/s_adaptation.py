@@ -61,7 +61,6 @@ class SAdaptation(Method):
         layer", ICLR 2017.
     """
 
-    needs_features = True
     bias: nn.Parameter
     weight: nn.Parameter | None
 
@@ -70,6 +69,7 @@ class SAdaptation(Method):
         check_choice("variant", variant, VARIANTS)
         check_interval("warm_up", warm_up, low=0, high=1, open_low=True, open_high=True)
         self.variant = variant
+        self.needs_features = variant == "complex"
         self.warm_up = warm_up
         self.register_parameter("weight", None)
         self._is_adapting = False
