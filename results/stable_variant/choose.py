@@ -1,12 +1,13 @@
 """How the stable variant of IMAE was chosen: accuracy on held-out given labels of digits.
 
-Run: python results/stable_variant/choose.py >> results/stable_variant/runs.jsonl
+Run: python results/stable_variant/choose.py [VARIANT...] >> results/stable_variant/runs.jsonl
 No test row and no true label is looked at. Each line of the file is one run: the variant, the
 learning rate, the seed, the accuracy after every fifth epoch, and seconds of wall time.
 """
 
 import json
 import math
+import sys
 import time
 
 import numpy as np
@@ -24,6 +25,8 @@ VARIANTS = {
     "b3+n": ("imae", {"bound": 3.0, "normalize": "batch"}),
     "b5+n": ("imae", {"bound": 5.0, "normalize": "batch"}),
     "b8+n": ("imae", {"bound": 8.0, "normalize": "batch"}),
+    "b16+n": ("imae", {"bound": 16.0, "normalize": "batch"}),
+    "high16+n": ("imae", {"window_high": 16.0, "normalize": "batch"}),
     "cce": ("cce", {}),
     "gce": ("gce", {}),
 }
@@ -65,7 +68,7 @@ def held_out_accuracies(variant: str, learning_rate: float, seed: int) -> list[f
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for seed in SEEDS:
-        for variant in VARIANTS:
+        for variant in sys.argv[1:] or VARIANTS:
             for rate in LEARNING_RATES:
                 start = time.perf_counter()
                 held = held_out_accuracies(variant, rate, seed)
