@@ -103,3 +103,15 @@ def test_a_run_that_fails_stops_no_other(tmp_path):
     with pytest.raises(ImaeError, match=r"1 of 2 runs failed: forward-matrix=known-seed5: "):
         compare({**settings, "noise": None}, losses, seeds=1, out=tmp_path)
     assert RunFolder(tmp_path / "cce-seed5").result() is not None
+
+
+def test_several_at_once_give_what_one_after_another_does(compared, tmp_path):
+    folder, _ = compared
+    losses = ["cce", "imae:T=16"]
+    runs = compare(SETTINGS, losses, seeds=1, out=tmp_path, jobs=2)
+    assert [run.path.name for run in runs] == ["cce-seed5", "imae-T=16-seed5"]
+    for run in runs:
+        alone = RunFolder(folder / run.path.name).history()
+        assert [row["train_loss"] for row in run.history] == [row["train_loss"] for row in alone]
+    with pytest.raises(ArgumentError, match="jobs must be at least 1"):
+        compare(SETTINGS, losses, seeds=1, out=tmp_path, jobs=0)

@@ -30,6 +30,7 @@ def compare(
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`."
     ),
+    jobs: int = typer.Option(1, help="Runs at once on this machine."),
     out: Path = typer.Option(Path("compare"), help="Folder for the runs, the table and the page."),
 ) -> None:
     """Train several losses on DATA under one recipe, and compare them over several seeds.
@@ -51,17 +52,17 @@ def compare(
     given = [f"{key}={value}" for key, value in flags.items() if value is not None]
     content = {} if config is None else read_config_file(config)
     content = with_settings(content, [*(settings or []), *given])
-    compare_and_report(content, split_losses(losses), seeds=seeds, out=out)
+    compare_and_report(content, split_losses(losses), seeds=seeds, jobs=jobs, out=out)
 
 
 def compare_and_report(
-    settings: Mapping[str, Any], losses: list[str], *, seeds: int, out: Path
+    settings: Mapping[str, Any], losses: list[str], *, seeds: int, jobs: int, out: Path
 ) -> None:
     """Runs a comparison, prints its table and writes the table, the page and the figures."""
     from imae.recipes import compare
     from imae.report import as_text, read_runs, save_figures, save_table, table, write_report
 
-    runs = compare(settings, losses, seeds=seeds, out=out, show=True)
+    runs = compare(settings, losses, seeds=seeds, out=out, jobs=jobs, show=True)
     records = read_runs(run.path for run in runs)
     compared = table(records)
     save_table(compared, out / "table.md")

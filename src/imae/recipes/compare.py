@@ -3,15 +3,17 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from imae._checks import check_integer
-from imae.errors import ArgumentError, ImaeError
+from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
 from imae.recipes.claim import claim
-from imae.recipes.job import attempt
-from imae.train import Config, Run, build_config, with_settings
+from imae.recipes.grid import run_jobs, with_share_of_threads
+from imae.recipes.job import Job
+from imae.train import Config, Run, Stopped, build_config, with_settings
 
 
 def split_losses(text: str) -> list[str]:
@@ -53,6 +55,7 @@ def compare(
     *,
     seeds: int,
     out: str | os.PathLike[str],
+    jobs: int = 1,
     show: bool = False,
 ) -> list[Run]:
     """Trains every loss under every seed with the same settings, and gives the runs.
@@ -66,6 +69,7 @@ def compare(
         losses: Names with parameters, such as ``imae:T=16``.
         seeds: Number of rounds, at least 1.
         out: Folder of the comparison.
+        jobs: Runs at once on this machine; each gets its share of the processor.
         show: Whether to show progress.
 
     Returns:
@@ -80,19 +84,17 @@ def compare(
     folder = Path(out)
     configs = _cells(settings, losses, seeds, folder)
     claim(folder / "compare.json", settings, holds="a comparison under other settings")
-    runs, failed = [], []
-    for number, config in enumerate(configs, start=1):
-        if show:
-            name = Path(str(config.out)).name
-            print(f"{number} of {len(configs)}: {name}", flush=True)
-        problem = attempt(config, show=show)
-        if problem is None:
-            runs.append(Run(str(config.out)))
-        else:
-            failed.append(f"{Path(str(config.out)).name}: {problem}")
-    if failed:
-        raise ImaeError(f"{len(failed)} of {len(configs)} runs failed: {'; '.join(failed)}")
-    return runs
+    configs = [with_share_of_threads(config, jobs) for config in configs]
+    try:
+        run_jobs(
+            [Job(Path(str(config.out)).name, config) for config in configs],
+            workers=jobs,
+            show=show,
+            say=partial(print, flush=True) if show else lambda _: None,
+        )
+    except Stopped as stopped:  # here nothing has to be said to go on
+        raise Stopped("stopped; the same command goes on", stopped.code) from None
+    return [Run(str(config.out)) for config in configs]
 
 
 def _cells(

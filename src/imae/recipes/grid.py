@@ -15,7 +15,7 @@ from imae.recipes.recipe import Cell, Settings
 from imae.recipes.workers import run_at_once
 from imae.records import RunFolder
 from imae.report.settings import flatten
-from imae.train import Stopped
+from imae.train import Config, Stopped
 
 # What a recipe is about, even where all its cells share it.
 _FIXED = ("data.name", "method.name", "model.name", "noise", "out")
@@ -55,8 +55,6 @@ def build_jobs(
         ArgumentError: If a setting cannot be used.
     """
     check_integer("seeds", seeds, low=1)
-    check_integer("jobs", workers, low=1)
-    share = max(1, (os.cpu_count() or 1) // workers)
     jobs = []
     for offset in range(seeds):
         for cell in cells:
@@ -64,12 +62,24 @@ def build_jobs(
                 config = cell_config(cell, variant, settings)
                 seed = config.seed + offset
                 path = run_folder(folder, cell, variant, seed)
-                machine = config.machine
-                if workers > 1 and machine.threads is None:
-                    machine = machine.model_copy(update={"threads": share})
-                changes = {"seed": seed, "out": str(path), "machine": machine}
-                jobs.append(Job(path.name, config.model_copy(update=changes)))
+                config = config.model_copy(update={"seed": seed, "out": str(path)})
+                jobs.append(Job(path.name, with_share_of_threads(config, workers)))
     return tuple(jobs)
+
+
+def with_share_of_threads(config: Config, workers: int) -> Config:
+    """The settings of one of several runs at once, with its share of the processor.
+
+    Raises:
+        ArgumentError: If ``workers`` is not a number of at least 1.
+    """
+    check_integer("jobs", workers, low=1)
+    if workers == 1 or config.machine.threads is not None:
+        return config
+    share = max(1, (os.cpu_count() or 1) // workers)
+    return config.model_copy(
+        update={"machine": config.machine.model_copy(update={"threads": share})}
+    )
 
 
 def refuse_what_sets_cells_apart(cells: Sequence[Cell], settings: Settings) -> None:
