@@ -9,6 +9,7 @@ def test_the_demo_compares_four_losses_under_one_recipe(tmp_path, capsys, monkey
     short = {**demo._SETTINGS, "model": {"name": "mlp"}, "train": {"steps": 2}}
     monkeypatch.setattr(demo, "_SETTINGS", short)
     monkeypatch.setattr(demo, "_SEEDS", 1)
+    monkeypatch.setattr(demo.os, "cpu_count", lambda: 1)  # starting processes takes longest
     assert main(["demo", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     for loss in ("cce", "mae", "gce", "imae_stable"):
