@@ -105,6 +105,7 @@ def test_a_run_that_fails_stops_no_other(tmp_path):
     assert RunFolder(tmp_path / "cce-seed5").result() is not None
 
 
+@pytest.mark.slow  # the processes themselves are tested in test_workers.py
 def test_several_at_once_give_what_one_after_another_does(compared, tmp_path):
     folder, _ = compared
     losses = ["cce", "imae:T=16"]
@@ -113,5 +114,8 @@ def test_several_at_once_give_what_one_after_another_does(compared, tmp_path):
     for run in runs:
         alone = RunFolder(folder / run.path.name).history()
         assert [row["train_loss"] for row in run.history] == [row["train_loss"] for row in alone]
+
+
+def test_at_least_one_at_a_time(tmp_path):
     with pytest.raises(ArgumentError, match="jobs must be at least 1"):
-        compare(SETTINGS, losses, seeds=1, out=tmp_path, jobs=0)
+        compare(SETTINGS, ["cce"], seeds=1, out=tmp_path, jobs=0)
