@@ -118,4 +118,5 @@ def test_several_at_once_give_what_one_after_another_does(compared, tmp_path):
 
 def test_at_least_one_at_a_time(tmp_path):
     with pytest.raises(ArgumentError, match="jobs must be at least 1"):
-        compare(SETTINGS, ["cce"], seeds=1, out=tmp_path, jobs=0)
+        compare(SETTINGS, ["cce"], seeds=1, out=tmp_path / "out", jobs=0)
+    assert not (tmp_path / "out").exists()

@@ -68,8 +68,10 @@ def test_a_batch_of_one_row_is_refused_before_it_comes_where_it_cannot_be_normal
     def build(**settings):
         return setup(configure(data=data, **settings), fabric, QuietDisplay())
 
+    before = torch.get_rng_state()
     with pytest.raises(ArgumentError, match=r"single row .* set train.drop_last=true"):
         build(model={"name": "cnn8"}, train={"batch_size": 20})
+    assert torch.equal(torch.get_rng_state(), before)
     assert build(model={"name": "cnn8"}, train={"batch_size": 20, "drop_last": True})
     assert build(model={"name": "cnn8"}, train={"batch_size": 39})
     state = build(model={"name": "resnet20"}, train={"batch_size": 20})

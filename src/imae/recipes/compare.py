@@ -82,9 +82,9 @@ def compare(
     """
     check_integer("seeds", seeds, low=1)
     folder = Path(out)
-    configs = _cells(settings, losses, seeds, folder)
+    cells = _cells(settings, losses, seeds, folder)
+    configs = [with_share_of_threads(config, jobs) for config in cells]
     claim(folder / "compare.json", settings, holds="a comparison under other settings")
-    configs = [with_share_of_threads(config, jobs) for config in configs]
     try:
         run_jobs(
             [Job(Path(str(config.out)).name, config) for config in configs],

@@ -140,11 +140,12 @@ def _check_single_rows(network: Network, train: Split) -> None:
     """Refuses a network whose batch normalisation fails on the one row that a batch will have."""
     row = train.inputs.batch(np.zeros(1, np.int64), generator=None)
     try:
-        copy.deepcopy(network).train()(row)
+        with torch.random.fork_rng(devices=[]):  # dropout draws
+            copy.deepcopy(network).train()(row)
     except ValueError as error:
         raise ArgumentError(
-            "train.batch_size: the last batch has a single row in a process, and this network "
-            f"cannot train on one ({error}); set train.drop_last=true or another size"
+            "train.batch_size: some batch has a single row in a process, and this network cannot "
+            f"train on one ({error}); set train.drop_last=true or another size"
         ) from None
 
 
