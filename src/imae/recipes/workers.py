@@ -4,11 +4,11 @@ import contextlib
 import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from imae.recipes.job import Job, attempt_content
 from imae.train import Stopped
+from imae.train.fresh_process import fresh_process
 from imae.train.signals import stop_requests
 
 _SECONDS_BETWEEN_LOOKS = 0.5  # for a signal
@@ -43,10 +43,9 @@ class _Worker:
     """A process that does one job, and the pipe on which it says what went wrong."""
 
     def __init__(self, job: Job) -> None:
-        context = multiprocessing.get_context("spawn")
         self.job = job
-        self._receiver, sender = context.Pipe(duplex=False)
-        self.process: SpawnProcess = context.Process(target=_work, args=(job.content(), sender))
+        self._receiver, sender = multiprocessing.Pipe(duplex=False)
+        self.process = fresh_process(_work, job.content(), sender)
         self.process.start()
         sender.close()
 

@@ -18,6 +18,7 @@ import torch
 
 from imae.errors import ImaeError
 from imae.train.config import Config
+from imae.train.fresh_process import fresh_context, fresh_process
 from imae.train.signals import Stopped
 
 _LOST = "another process of this run ended"
@@ -52,15 +53,11 @@ def start_processes(
         Stopped: If a signal ended the run.
         ImaeError: What the first process to fail said, or that one died.
     """
-    context = _context()
     number = config.machine.devices
-    errors: Any = context.SimpleQueue()
+    errors: Any = fresh_context().SimpleQueue()
     port = _free_port()
     call = partial(work, config, folder, is_resumed=is_resumed, show=show)
-    workers = [
-        context.Process(target=_work, args=(call, rank, number, port, errors))
-        for rank in range(number)
-    ]
+    workers = [fresh_process(_work, call, rank, number, port, errors) for rank in range(number)]
     with _forwarded_signals(workers):
         for worker in workers:
             worker.start()
@@ -151,15 +148,6 @@ def _wait(workers: list[Any]) -> None:
             for worker in waiting.values():
                 worker.terminate() if limit == 10.0 else worker.kill()
             limit = 5.0
-
-
-def _context() -> Any:
-    """A way to start processes that shares nothing with this one, and imports torch only once."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["imae.train.launch", "lightning_fabric"])
-    return context
 
 
 def _free_port() -> int:

@@ -1,0 +1,46 @@
+import importlib
+import os
+
+import pytest
+
+from imae.train.fresh_process import fresh_context, fresh_process
+
+
+@pytest.fixture
+def answer(tmp_path, monkeypatch):
+    """Asks a process of its own: answer("name") is what that function of it says."""
+    (tmp_path / "asked.py").write_text(
+        "import os, sys\n"
+        "def place(queue): queue.put(os.environ.get('IMAE_PLACE'))\n"
+        "def folder(queue): queue.put(os.getcwd())\n"
+        "def number(queue): queue.put(os.getpid())\n"
+        "def torch(queue): queue.put('torch' in sys.modules)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)  # which other processes take over
+    module = importlib.import_module("asked")
+
+    def ask(name):
+        queue = fresh_context().SimpleQueue()
+        process = fresh_process(getattr(module, name), queue)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+        return queue.get()
+
+    return ask
+
+
+def test_each_has_the_environment_and_folder_of_its_moment(answer, tmp_path, monkeypatch):
+    for place in ("one", "another"):
+        monkeypatch.setenv("IMAE_PLACE", place)
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        assert answer("place") == place
+        assert answer("folder") == str(tmp_path / place)
+    monkeypatch.delenv("IMAE_PLACE")
+    assert answer("place") is None
+
+
+def test_each_is_a_process_of_its_own_that_has_torch_already(answer):
+    assert len({os.getpid(), answer("number"), answer("number")}) == 3
+    assert answer("torch") is True
