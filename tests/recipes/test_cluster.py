@@ -9,7 +9,7 @@ from imae.recipes.cluster import needs, run_on_ray
 from imae.recipes.grid import build_jobs, run_jobs
 from imae.records import RunFolder
 
-SETTINGS = {"train": {"steps": 1500, "checkpoint_every": 50}}
+SETTINGS = {"train": {"steps": 400, "checkpoint_every": 40}}
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_run_whose_worker_is_killed_goes_on_elsewhere(recipe, tmp_path, cluste
     assert at_kill == [None, None]
     assert sum("ended after" in line for line in said) == 2
     for folder in folders:
-        assert folder.result()["final"]["step"] == 1500
+        assert folder.result()["final"]["step"] == 400
         steps = [row["step"] for row in folder.history()]
         assert steps == sorted(set(steps))
 

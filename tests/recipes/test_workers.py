@@ -50,7 +50,7 @@ def test_a_signal_saves_the_runs_and_they_can_go_on(recipe, tmp_path):
 
 
 def test_a_killed_process_is_named_and_its_run_can_go_on(recipe, tmp_path):
-    settings = {"train": {"steps": 150, "checkpoint_every": 1}}
+    settings = {"train": {"steps": 60, "checkpoint_every": 1}}
     (job, *_) = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=settings)
     folder = RunFolder(job.config.out)
 
@@ -65,4 +65,4 @@ def test_a_killed_process_is_named_and_its_run_can_go_on(recipe, tmp_path):
     ((_, problem),) = run_at_once([job], 1)
     thread.join()
     assert problem == "its process ended without a word (exit code -9)"
-    assert resume(job.config.out).result["final"]["step"] == 150
+    assert resume(job.config.out).result["final"]["step"] == 60
