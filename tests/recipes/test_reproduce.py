@@ -42,7 +42,7 @@ def test_tables_are_rebuilt_bit_for_bit_from_the_records_alone(done, tmp_path):
     leave = shutil.ignore_patterns("checkpoints", "weights", "dynamics", "labels.npz", "*.md")
     shutil.copytree(done, copy, ignore=leave)
     (copy / "table.csv").unlink()
-    rebuild(copy)
+    rebuild(str(copy))
     for name in TABLES:
         assert (copy / name).read_bytes() == (done / name).read_bytes()
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ def reproduce(
     name: str,
     *,
     budget: str = "short",
-    out: Path,
+    out: str | os.PathLike[str],
     only: Sequence[str] = (),
     seeds: int = 1,
     is_resumed: bool = False,
@@ -79,10 +80,11 @@ def reproduce(
 
     Examples:
         >>> import tempfile
-        >>> result = reproduce("weights", out=Path(tempfile.mkdtemp()))
+        >>> result = reproduce("weights", out=tempfile.mkdtemp())
         >>> sorted(path.name for path in result.files)[:2]
         ['imae_values.png', 'imae_values.svg']
     """
+    out = Path(out)
     recipe = RECIPES.build(name)
     check_choice("budget", budget, tuple(BUDGETS))
     changed = settings or {}
@@ -110,7 +112,7 @@ def reproduce(
     return rebuild(out)
 
 
-def rebuild(out: Path, name: str | None = None) -> Reproduction:
+def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproduction:
     """Writes the tables and figures of a folder again, from its run folders alone.
 
     Args:
@@ -121,6 +123,7 @@ def rebuild(out: Path, name: str | None = None) -> Reproduction:
         ArgumentError: If the folder holds another recipe.
         DataError: If the folder holds no recipe, or a record cannot be read.
     """
+    out = Path(out)
     recipe, budget, changed = _claimed(out)
     if name not in (None, recipe.name):
         raise ArgumentError(f"{out}: holds the recipe {recipe.name}, not {name}")
