@@ -17,6 +17,7 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 
 slow: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,services]'
 	$(BIN)/python -m pytest -q -m slow
 
 docs: $(VENV)/installed

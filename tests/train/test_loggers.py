@@ -69,6 +69,38 @@ def test_wandb_and_mlflow_get_every_number(run, monkeypatch):
         sent.clear()
 
 
+@pytest.mark.slow
+def test_mlflow_itself_goes_on_with_the_same_run(run, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="needs imae[services]")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    for step in (3, 4):
+        (logger,) = build_loggers(("mlflow",), run, 0)
+        logger.log({**ROW, "step": step})
+        logger.close()
+    client = mlflow.MlflowClient()
+    (found,) = client.search_runs(["0"])
+    assert found.info.run_name == "run"
+    history = client.get_metric_history(found.info.run_id, "seconds")
+    assert [(metric.step, metric.value) for metric in history] == [(3, 1.5), (4, 1.5)]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # its own
+def test_wandb_itself_goes_on_with_the_same_run(run, tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="needs imae[services]")
+    monkeypatch.chdir(tmp_path)  # where it writes what it would send
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    for step in (3, 4):
+        (logger,) = build_loggers(("wandb",), run, 0)
+        logger.log({**ROW, "step": step})
+        logger.close()
+    written = [path.stem for path in tmp_path.glob("wandb/offline-run-*/run-*.wandb")]
+    identity = (run.path / "wandb-id.txt").read_text().strip()
+    assert written == [f"run-{identity}"] * 2
+
+
 def test_a_missing_package_names_the_command(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(MissingExtraError, match=r"pip install wandb$"):
