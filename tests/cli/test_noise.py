@@ -80,3 +80,11 @@ def test_mistakes_are_one_line_and_write_nothing(run, arrays, tmp_path, options,
         raise error
     assert "\n" not in str(error)
     assert not out.exists()
+
+
+def test_the_data_are_not_overwritten_by_their_labels(run, tmp_path):
+    own = tmp_path / "own.csv"
+    own.write_text("label,x\na,1\nb,2\n")
+    with pytest.raises(ArgumentError, match=r"own\.csv: is the data itself"):
+        raise run(own, "--rate", "0.4", "--out", own).exception
+    assert own.read_text() == "label,x\na,1\nb,2\n"

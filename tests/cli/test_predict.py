@@ -78,3 +78,11 @@ def test_a_mistake_is_one_line(run, digits_run, arguments, kind, message, tmp_pa
         raise error
     assert "\n" not in str(error)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_data_are_not_overwritten_by_their_predictions(run, digits_run, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("path\nx.png\n")
+    with pytest.raises(ArgumentError, match=r"rows\.csv: is the data itself"):
+        raise run(digits_run, rows, "--out", rows).exception
+    assert rows.read_text() == "path\nx.png\n"

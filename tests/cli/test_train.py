@@ -114,6 +114,14 @@ def test_all_mistakes_are_printed_one_a_line(table, capsys):
         (["digitz"], DataError, "did you mean digits"),
         (["digits", "--noise", "pairs:0.4", "--labels", "x"], ArgumentError, "give one of them"),
         (["--resume", "x", "--seed", "1"], ArgumentError, "give no others"),
+        (["--resume", "x", "--model", "mlp"], ArgumentError, "give no others"),
+        (["digits", "--set", "data.options.root=x"], ArgumentError, r"root: no option; data\.name"),
+        (["digits", "--set", "data.options.in_memory=no"], ArgumentError, "must be true or false"),
+        (
+            ["digits", "--loss", "label_smoothing", "--set", "method.arguments.smoothing=abc"],
+            ArgumentError,
+            "smoothing must be a number",
+        ),
         (["digits", "--config", "missing.json"], ArgumentError, "cannot be read"),
     ],
 )
@@ -133,3 +141,10 @@ def test_a_stopped_run_leaves_with_the_code_of_its_signal(table, monkeypatch, ca
     assert main(["train", str(table)]) == code
     shown = capsys.readouterr().err
     assert shown == "imae: stopped after step 3; go on with: imae train --resume runs/x\n"
+
+
+def test_a_folder_in_brackets_is_named_as_it_is(run, table, tmp_path):
+    out = tmp_path / "[red]x[" / "[/bad]"
+    result = run(table, "--steps", 1, "--out", out)
+    assert result.exit_code == 0, result.exception
+    assert f"the run is in {out}" in result.output

@@ -119,6 +119,7 @@ def test_dropout_of_a_network_of_ones_own_is_reproducible(configure, tmp_path, m
         train(configure(model={"name": "own_network:build"}, out=str(tmp_path / name), seed=3))
         for name in ("a", "b")
     ]
+    assert runs[0].load_model()(torch.zeros(1, 36)).shape == (1, 3)  # its name was given above
     assert (
         runs[0].folder.dynamics(2).margin.tobytes() == runs[1].folder.dynamics(2).margin.tobytes()
     )

@@ -5,6 +5,7 @@ from imae.errors import ArgumentError, DataError
 from imae.models import build
 from imae.records import RunFolder
 from imae.train.checkpoint import save_tensors
+from imae.train.launch import resume
 from imae.train.run import Run
 
 
@@ -34,6 +35,40 @@ def test_the_network_comes_back_as_it_was_saved(run):
         assert torch.equal(loaded.state_dict()[name], tensor)
     with pytest.raises(DataError, match=r"final\.pt"):
         run.load_model()
+
+
+def test_weights_of_another_network_are_one_line(run):
+    network = build("mlp", num_classes=3, in_features=36, hidden=4)
+    content = {"num_classes": 3, "input_shape": [1, 6, 6], "network": network.state_dict()}
+    save_tensors(run.path / "weights" / "final.pt", content)
+    with pytest.raises(DataError, match=r"does not fit the network mlp .*size mismatch") as refused:
+        run.load_model()
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_alone_imports_no_code(run, tmp_path, monkeypatch):
+    (tmp_path / "own_code.py").write_text(
+        "import pathlib\n"
+        "from torch import nn\n"
+        f"pathlib.Path({str(tmp_path / 'ran')!r}).touch()\n"
+        "def build(num_classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(36, num_classes))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    content = run.folder.config()
+    content["model"] = {"name": "own_code:build", "arguments": {}, "init": None}
+    run.folder.write_config(content)
+    network = {"module.1.weight": torch.zeros(3, 36), "module.1.bias": torch.zeros(3)}
+    saved = {"num_classes": 3, "input_shape": [1, 6, 6], "network": network}
+    save_tensors(run.path / "weights" / "final.pt", saved)
+    refusal = "its network is code, own_code:build, .* name it too: --model own_code:build"
+    for model in (None, "own_code:other"):
+        with pytest.raises(DataError, match=refusal):
+            Run(run.path, model=model).load_model()
+        with pytest.raises(DataError, match=refusal):
+            resume(run.path, model=model)
+    assert not (tmp_path / "ran").exists()
+    assert Run(run.path, model="own_code:build").load_model()(torch.zeros(2, 36)).shape == (2, 3)
 
 
 def test_a_folder_without_a_run_is_one_line(tmp_path):

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from imae._extras import import_extra
+from imae.cli.settings import gather_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +40,6 @@ def compare(
     """
     import_extra("pydantic", extra="train")
     from imae.recipes import split_losses
-    from imae.train import read_config_file, with_settings
 
     flags = {
         "data.name": data,
@@ -49,9 +49,7 @@ def compare(
         "train.epochs": epochs,
         "train.steps": steps,
     }
-    given = [f"{key}={value}" for key, value in flags.items() if value is not None]
-    content = {} if config is None else read_config_file(config)
-    content = with_settings(content, [*(settings or []), *given])
+    content = gather_settings(config, settings, flags)
     compare_and_report(content, split_losses(losses), seeds=seeds, jobs=jobs, out=out)
 
 

@@ -44,7 +44,7 @@ def curves(
         *draw_weights(out, "imae_weights", "Weight of an example under IMAE", by_T),
         *draw_values(out, "values", compared),
     ]:
-        console.print(f"wrote {path}", soft_wrap=True, highlight=False)
+        console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _table(chosen: dict[str, Curve]) -> Table:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import typer
 
+from imae.cli.overwriting import refuse_overwriting
 from imae.noise import KINDS, NoiseSpec, write_manifest
 
 
@@ -28,6 +29,7 @@ def register(app: typer.Typer) -> None:
         from imae.train.corrupt import corrupt_split
 
         spec = NoiseSpec(kind, rate)  # refused before the data is read
+        refuse_overwriting(data, out)
         split = load(data, root=root).train
         noisy = corrupt_split(split, spec, seed=seed, mapping=mapping, exact=exact)
         write_manifest(out, noisy, split.labels, split.row_ids)

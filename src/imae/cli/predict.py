@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from imae._extras import import_extra
+from imae.cli.overwriting import refuse_overwriting
 
 _SHOWN = 5  # classes in the summary
 
@@ -28,6 +29,9 @@ def predict(
     root: Path | None = typer.Option(
         None, help="Folder that holds a named data set, or all images of a path."
     ),
+    model: str | None = typer.Option(
+        None, help="The run's network, if it is a function of your own: package.module:function."
+    ),
 ) -> None:
     """Predict the class of every row of DATA, with the probability of each class.
 
@@ -35,10 +39,13 @@ def predict(
     set, whose test rows are taken. Labels in it are not read.
     """
     import_extra("pydantic", extra="train")
+    from imae.report.formats import printable
+    from imae.train import Run
     from imae.train.predict import check_output, save_predictions
     from imae.train.predict import predict as predict_rows
 
     check_output(out)  # before the work, not after it
+    refuse_overwriting(data, out)
     bar = Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
     task = bar.add_task("rows", total=None)
 
@@ -47,13 +54,17 @@ def predict(
         bar.update(task, completed=done, total=total)
 
     try:
-        predictions = predict_rows(run, data, which=which, root=root, progress=show)
+        predictions = predict_rows(
+            Run(run, model=model), data, which=which, root=root, progress=show
+        )
     finally:
         bar.stop()
     save_predictions(predictions, out)
     counts = np.bincount(predictions.labels, minlength=len(predictions.class_names))
     most = [each for each in np.argsort(-counts, kind="stable") if counts[each] > 0]
-    shown = [f"{counts[each]} as {predictions.class_names[each]}" for each in most[:_SHOWN]]
+    shown = [
+        f"{counts[each]} as {printable(predictions.class_names[each])}" for each in most[:_SHOWN]
+    ]
     more = ["..."] if len(most) > _SHOWN else []
     typer.echo(f"{len(predictions)} rows: {', '.join(shown + more)}")
     typer.echo(f"wrote {out}")

@@ -6,9 +6,11 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from imae._extras import import_extra
+from imae.cli.settings import gather_settings
 from imae.errors import ArgumentError
 
 _SHOWN = (
@@ -73,7 +75,7 @@ def train(
     """
     import_extra("pydantic", extra="train")
     import_extra("lightning_fabric", extra="train")
-    flags = {
+    flags: dict[str, object] = {
         "data.name": data,
         "data.root": root,
         "data.labels": labels,
@@ -95,45 +97,34 @@ def train(
         "out": out,
         "log": ",".join(log) if log else None,
     }
-    given = {key: str(value) for key, value in flags.items() if value is not None}
     if resume is not None:
-        if given or config is not None or settings or dry_run:
-            raise ArgumentError("--resume goes on with the settings of the run; give no others")
-        _run_and_report(resume, None)
+        _resume(resume, flags, has_others=config is not None or bool(settings) or dry_run)
     else:
-        _run_and_report(None, _settings(config, settings or [], given), dry_run=dry_run)
+        _train(gather_settings(config, settings, flags), dry_run=dry_run)
 
 
-def _settings(config: Path | None, settings: list[str], given: dict[str, str]) -> dict[str, Any]:
-    from imae.train import read_config_file, with_settings
-
-    content = {} if config is None else read_config_file(config)
-    # A budget on the command line replaces the other kind of budget in the file.
-    for key, other in (("epochs", "steps"), ("steps", "epochs")):
-        if f"train.{key}" in given and f"train.{other}" not in given:
-            content.get("train", {}).pop(other, None)
-    content = with_settings(content, [*settings, *(f"{k}={v}" for k, v in given.items())])
-    if "data" not in content:
-        raise ArgumentError("give DATA: the name of a data set, or a path to your own")
-    return content
-
-
-def _run_and_report(
-    resumed: Path | None, content: dict[str, Any] | None, *, dry_run: bool = False
-) -> None:
-    from imae.train import build_config
+def _resume(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
     from imae.train import resume as resume_run
+
+    model = flags.pop("model.name")
+    is_code = isinstance(model, str) and ":" in model  # which a run folder alone does not import
+    if has_others or any(value is not None for value in flags.values()) or (model and not is_code):
+        raise ArgumentError("--resume goes on with the settings of the run; give no others")
+    run = resume_run(path, show=True, model=str(model) if is_code else None)
+    _report(run.path, run.result)
+
+
+def _train(content: dict[str, Any], *, dry_run: bool) -> None:
+    from imae.train import build_config
     from imae.train import train as train_run
 
-    if resumed is not None:
-        run = resume_run(resumed, show=True)
-    else:
-        assert content is not None
-        config = build_config(content)
-        if dry_run:
-            _show_plan(config)
-            return
-        run = train_run(config, show=True)
+    if "data" not in content:
+        raise ArgumentError("give DATA: the name of a data set, or a path to your own")
+    config = build_config(content)
+    if dry_run:
+        _show_plan(config)
+        return
+    run = train_run(config, show=True)
     _report(run.path, run.result)
 
 
@@ -143,7 +134,7 @@ def _show_plan(config: Any) -> None:
     planned = plan(config)
     table = Table("setting", "value", title="What would run")
     for key, value in planned.settings.items():
-        table.add_row(key, value)
+        table.add_row(key, escape(value))
     console = Console()
     console.print(table)
     console.print(
@@ -169,4 +160,5 @@ def _report(path: Path, result: dict[str, Any] | None) -> None:
         f"{result['steps']} steps in {result['seconds']:.1f} s; the run is in {path}",
         soft_wrap=True,
         highlight=False,
+        markup=False,
     )

@@ -31,7 +31,7 @@ def train_or_resume(config: Config, *, show: bool = False) -> Run:
     """The finished run of a configuration: trained, gone on with, or found as it is."""
     assert config.out is not None
     if RunFolder(config.out).exists():
-        return resume(config.out, show=show)
+        return resume(config.out, show=show, model=config.model.name)
     return train(config, show=show)
 
 

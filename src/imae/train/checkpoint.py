@@ -101,8 +101,11 @@ def load_tensors(path: Path) -> dict[str, Any]:
         is_whole = False
     if not is_whole:
         raise DataError(f"{path}: damaged, its checksum does not hold")
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    if content.get("format") != FORMAT:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # torch's own reason is advice to load it unsafely
+        raise DataError(f"{path}: holds no tensors that can be read safely") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path}: written by another version of imae, which can read it")
     return dict(content)
 

@@ -20,7 +20,6 @@ from imae.train.processes import (
     start_processes,
     started_as,
 )
-from imae.train.reading import build_config
 from imae.train.run import Run
 from imae.train.setup import build_fabric, setup
 from imae.train.signals import Stopped
@@ -53,10 +52,10 @@ def train(config: Config, *, show: bool = False) -> Run:
         21
     """
     folder = Path(config.out or default_folder(config))
-    return Run(_start(config, folder, is_resumed=False, show=show))
+    return Run(_start(config, folder, is_resumed=False, show=show), model=config.model.name)
 
 
-def resume(path: str | os.PathLike[str], *, show: bool = False) -> Run:
+def resume(path: str | os.PathLike[str], *, show: bool = False, model: str | None = None) -> Run:
     """Goes on with a run from its last checkpoint; one that has finished is left alone.
 
     The end is bit for bit that of a run which was never interrupted.
@@ -64,16 +63,17 @@ def resume(path: str | os.PathLike[str], *, show: bool = False) -> Run:
     Args:
         path: The run folder.
         show: Whether to show progress on the error stream.
+        model: Name of the network, if it is a function of your own; see ``Run``.
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it again.
         ImaeError: As from ``train``, or if the folder holds no run.
     """
-    run = RunFolder(path)
-    config = build_config(run.config())
-    if run.result() is None:
-        _start(config, run.path, is_resumed=True, show=show)
-    return Run(path)
+    run = Run(path, model=model)
+    if run.result is None:
+        run.refuse_code()
+        _start(run.config, run.path, is_resumed=True, show=show)
+    return Run(path, model=model)
 
 
 def default_folder(config: Config) -> str:

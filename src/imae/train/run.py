@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from imae._checks import check_choice
+from imae.errors import DataError
 from imae.models import Network, build, input_options
 from imae.records import RunFolder
 from imae.train.checkpoint import load_tensors
@@ -17,14 +18,17 @@ class Run:
 
     Args:
         path: The run folder.
+        model: Name of the network, if it is a function of your own: a folder alone, which may
+            come from anybody, imports nothing.
 
     Raises:
         DataError: If there is no run.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, model: str | None = None) -> None:
         self.folder = RunFolder(path)
         self.config: Config = build_config(self.folder.config())
+        self._trusted_model = model
 
     @property
     def path(self) -> Path:
@@ -49,16 +53,37 @@ class Run:
 
         Raises:
             ArgumentError: If ``which`` is neither.
-            DataError: If the weights are not there yet, or damaged.
+            DataError: If the weights are not there yet, or damaged, or the network is code that
+                was not named.
         """
         check_choice("which", which, ("final", "best"))
-        content = load_tensors(self.path / "weights" / f"{which}.pt")
+        self.refuse_code()
+        path = self.path / "weights" / f"{which}.pt"
+        content = load_tensors(path)
         model = self.config.model
-        assert model.name is not None
-        options = {**input_options(model.name, content["input_shape"]), **model.arguments}
-        network = build(model.name, num_classes=content["num_classes"], **options)
-        network.load_state_dict(content["network"])
+        if model.name is None:
+            raise DataError(f"{self.folder.path}: its config.json names no network")
+        try:
+            options = {**input_options(model.name, content["input_shape"]), **model.arguments}
+            network = build(model.name, num_classes=content["num_classes"], **options)
+            network.load_state_dict(content["network"])
+        except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"{path}: does not fit the network {model.name} ({reason})") from None
         return network.eval()
+
+    def refuse_code(self) -> None:
+        """Raises if building the network would import code that the caller did not name.
+
+        Raises:
+            DataError: If so.
+        """
+        name = self.config.model.name
+        if name is not None and ":" in name and name != self._trusted_model:
+            raise DataError(
+                f"{self.path}: its network is code, {name}, and a run folder alone imports none; "
+                f"if you trust it, name it too: --model {name}"
+            )
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"

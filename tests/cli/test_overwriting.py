@@ -1,0 +1,17 @@
+import os
+
+import pytest
+
+from imae.cli.overwriting import refuse_overwriting
+from imae.errors import ArgumentError
+
+
+def test_one_file_under_two_names_is_one_file(tmp_path):
+    data, link = tmp_path / "data.csv", tmp_path / "link.csv"
+    data.write_text("label\n")
+    os.link(data, link)
+    for out in (data, link):
+        with pytest.raises(ArgumentError, match="is the data itself"):
+            refuse_overwriting(str(data), out)
+    refuse_overwriting(str(data), tmp_path / "new.csv")
+    refuse_overwriting("digits", data)
