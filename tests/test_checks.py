@@ -16,6 +16,17 @@ def test_an_interval_refuses_what_is_outside(value):
         check_interval("q", value, low=0, high=1)
 
 
+@pytest.mark.parametrize("value", ["0.5", None, True, [0.5]])
+def test_an_interval_refuses_what_is_no_number(value):
+    with pytest.raises(ValueError, match="q must be a number, got"):
+        check_interval("q", value, low=0, high=1)
+
+
+def test_a_number_of_hundreds_of_digits_is_too_large():
+    with pytest.raises(ValueError, match=r"q must be in \[0, inf\], got 1000"):
+        check_interval("q", 10**400, low=0)
+
+
 @pytest.mark.parametrize(("value", "fits"), [(0, False), (1e-12, True), (1, False), (0.99, True)])
 def test_an_open_interval_leaves_its_ends_out(value, fits):
     def check() -> None:

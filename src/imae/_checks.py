@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Collection
-from typing import SupportsIndex
+from typing import SupportsFloat, SupportsIndex
 
 from imae.errors import ArgumentError
 
 
 def check_interval(
     name: str,
-    value: float,
+    value: object,
     *,
     low: float = -math.inf,
     high: float = math.inf,
@@ -19,13 +19,23 @@ def check_interval(
     """Raises unless ``value`` is a finite number between ``low`` and ``high``.
 
     Raises:
-        ArgumentError: If the value lies outside, is infinite or NaN.
+        ArgumentError: If the value lies outside, is infinite, NaN or no number.
     """
-    above = value > low if open_low else value >= low
-    below = value < high if open_high else value <= high
-    if not (above and below and math.isfinite(value)):
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        raise ArgumentError(f"{name} must be a number, got {value!r}")
+    number = _as_float(value)
+    above = number > low if open_low else number >= low
+    below = number < high if open_high else number <= high
+    if not (above and below and math.isfinite(number)):
         left, right = "(" if open_low else "[", ")" if open_high else "]"
         raise ArgumentError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
+
+
+def _as_float(value: SupportsFloat) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf
 
 
 def check_integer(name: str, value: object, *, low: int) -> None:

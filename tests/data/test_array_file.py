@@ -89,7 +89,8 @@ def test_npy_files_side_by_side(tmp_path):
         ({"x": np.array([["a"]] * 4), "y": Y}, "must be numbers, got <U1"),
         ({"x": np.diag([1, 1, np.nan, 1]), "y": Y}, "row 2 .* holds nan"),
         ({"x": np.eye(4), "y": Y, "weights": np.array([1, 1, 1, np.inf])}, "row 3 .* holds inf"),
-        ({"x": np.eye(4), "y": Y.astype(float)}, "row '0': label 0.0 is neither"),
+        ({"x": np.eye(4), "y": Y + 0.5}, "row '0': label 0.5 is neither"),
+        ({"x": np.eye(4), "y": Y, "class_names": np.array("cat")}, "must be a list of names"),
     ],
 )
 def test_refuses(tmp_path, arrays, message):
@@ -106,3 +107,11 @@ def test_inputs_and_ids_without_labels(tmp_path):
     assert read_inputs(save(tmp_path, x=pixels(3, 4, 4)))[1].tolist() == ["0", "1", "2"]
     with pytest.raises(DataError, match=r"2 rows of inputs but row_ids of shape \(1,\)"):
         read_inputs(save(tmp_path, x=np.eye(2), row_ids=["a"]))
+
+
+def test_predicting_needs_no_labels_that_can_be_read(tmp_path):
+    path = tmp_path / "x.npz"
+    labels = np.array([None, "a"], object)
+    np.savez(path, x=np.eye(2), y=labels, class_names=labels, row_ids=np.array(["p", "q"]))
+    inputs, ids = read_inputs(path)
+    assert (len(inputs), ids.tolist()) == (2, ["p", "q"])

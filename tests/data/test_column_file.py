@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imae.data.column_file import ColumnFile, narrowed
+from imae.data.column_file import ColumnFile, first_unfit
 from imae.errors import DataError
 
 
@@ -39,7 +39,5 @@ def test_unclear_names_are_refused(names, message):
         ([], None),
     ],
 )
-def test_narrowed_finds_the_first_that_does_not_fit(numbers, wrong):
-    narrow, found = narrowed(np.array(numbers))
-    assert narrow.dtype == np.float32
-    assert found == wrong
+def test_the_first_that_does_not_fit_is_found(numbers, wrong):
+    assert first_unfit(np.array(numbers)) == wrong

@@ -22,6 +22,9 @@ def column(values, source="pets.csv") -> LabelColumn:
         ([b"dog", b"cat", b"dog"], [1, 0, 1], ("cat", "dog")),
         (["größe", "🐕", "größe"], [0, 1, 0], ("größe", "🐕")),
         (["1" * 30, "2", "2"], [0, 1, 1], ("1" * 30, "2")),
+        ([10.0, 9.0, 10.0], [1, 0, 1], ("9", "10")),
+        (["10.0", "9", "10"], [1, 0, 1], ("9", "10")),
+        (["1.0", "1.5", "1.0"], [0, 1, 0], ("1.0", "1.5")),
     ],
 )
 def test_classes_are_sorted_as_numbers_or_as_names(values, numbers, names):
@@ -50,6 +53,19 @@ def test_given_class_names_are_counted_from_zero():
     assert (encoded.tolist(), names) == ([2, 0], ("x", "y", "z"))
     (encoded,), _ = encode_labels([column(["z", "x"])], [], class_names=["x", "y", "z"])
     assert encoded.tolist() == [2, 0]
+
+
+def test_a_text_that_is_the_name_of_a_class_means_it():
+    written = [str(number) for number in range(11)]
+    names = sorted(written)
+    (encoded,), _ = encode_labels([column(written)], [], class_names=names)
+    assert [names[label] for label in encoded] == written
+
+
+def test_names_of_folders_are_taken_as_they_stand():
+    folders = LabelColumn("pets", np.array(["0", "1", "2"]), ["nan", "a", "a "], are_names=True)
+    _, names = encode_labels([folders], [])
+    assert names == ("a", "a ", "nan")
 
 
 @pytest.mark.parametrize("missing", ["", "  ", None, float("nan"), "nan", "NaN", np.float64("nan")])

@@ -359,7 +359,7 @@ BAD = {
         lambda f: npz(f, x=X, y=Y * 2, class_names=np.array(["a", "b"])),
         r"row '1': label 2 is not one of the classes",
     ),
-    "npz label of half": (lambda f: npz(f, x=X, y=Y / 2), r"row '0': label 0.0 is neither"),
+    "npz label of half": (lambda f: npz(f, x=X, y=Y / 2), r"row '1': label 0.5 is neither"),
     "npz one class": (lambda f: npz(f, x=X, y=Y * 0), r"set\.npz: 0 is the only class"),
     "npz nan": (lambda f: npz(f, x=X * np.nan, y=Y), r"row 0 .* holds nan"),
     "npz doubled ids": (
@@ -511,3 +511,16 @@ def read_once(path: Path) -> int:
         for split in data.splits().values()
         for batch in Batches(split, 4, seed=1, shuffle=False).epoch(0)
     )
+
+
+def test_digits_that_float32_would_lose_are_kept_until_the_scale_is_known(tmp_path):
+    label = np.arange(20) % 2
+    seconds = 1_700_000_000 + 30 * label
+    path = tmp_path / "times.csv"
+    rows = "".join(f"{a},{b}\n" for a, b in zip(label, seconds, strict=True))
+    path.write_text("label,seconds\n" + rows)
+    np.savez(path.with_suffix(".npz"), x=seconds[:, None], y=label)
+    for name in (path, path.with_suffix(".npz")):
+        values = load(name).train.inputs.values
+        assert values.dtype == np.float32
+        assert values.ravel().tolist() == (2.0 * label - 1).tolist()

@@ -15,6 +15,11 @@ def write(tmp_path, **columns):
     return path
 
 
+def test_the_index_of_pandas_is_no_column(tmp_path):
+    path = write(tmp_path, label=["a", "b"], x=[1.0, 2.0], __index_level_0__=[5, 9])
+    assert ParquetFile(path).names == ("label", "x")
+
+
 def test_columns_come_as_values_and_numbers(tmp_path):
     path = write(
         tmp_path,
@@ -28,7 +33,7 @@ def test_columns_come_as_values_and_numbers(tmp_path):
     values, numbers = file.read(["label", "number"], ["value", "number", "flag", "written"])
     assert values == {"label": ["cat", None, "🐕"], "number": [1, 2, 3]}
     assert numbers.tolist() == [[0.5, 1, 1, 1], [1.5, 2, 0, 2], [2.5, 3, 1, 3.5]]
-    assert numbers.dtype == np.float32
+    assert numbers.dtype == np.float64
     assert file.names == ("label", "number", "flag", "value", "written")
 
 

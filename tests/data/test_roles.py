@@ -5,7 +5,7 @@ import pytest
 
 from imae.data.column_file import ColumnFile
 from imae.data.roles import find_roles
-from imae.errors import DataError
+from imae.errors import ArgumentError, DataError
 
 
 class Header(ColumnFile):
@@ -38,7 +38,10 @@ def test_what_the_caller_says_wins():
     header = Header("kind", "label", "weight", "height")
     roles = find_roles(header, label_column="kind", feature_columns=["weight", "height"])
     assert (roles.label, roles.weight, roles.features) == ("kind", None, ("weight", "height"))
-    assert find_roles(header, label_column="kind").features == ("label", "height")
+    assert find_roles(header, label_column="kind", feature_columns="height").features == ("height",)
+    roles = find_roles(Header("clean_label", "id", "height"), label_column="clean_label")
+    assert (roles.label, roles.clean_label, roles.row_id) == ("clean_label", None, "id")
+    assert find_roles(Header("id", "height"), label_column="id").row_id is None
     assert find_roles(Header("review", "y"), text_column="review").text == "review"
     assert find_roles(Header("file", "y"), path_column="file").path == "file"
 
@@ -54,6 +57,7 @@ def test_what_the_caller_says_wins():
         (("path", "a", "y"), {"feature_columns": ["a"]}, "either paths or texts or features"),
         (("labell", "a"), {"label_column": "label"}, "no column 'label'; did you mean 'labell'"),
         (("y", "a"), {"feature_columns": ["zzz"]}, "no column 'zzz'; columns: 'y', 'a'"),
+        (("y", "kind", "a"), {"label_column": "kind"}, "'y' beside the labels in 'kind'; drop it"),
     ],
 )
 def test_what_is_not_clear_is_refused(names, options, message):
@@ -65,3 +69,8 @@ def test_many_columns_are_not_all_listed():
     with pytest.raises(DataError) as caught:
         find_roles(Header(*(f"c{i}" for i in range(1000))))
     assert len(str(caught.value)) < 250
+
+
+def test_a_column_is_asked_for_by_its_name():
+    with pytest.raises(ArgumentError, match="by name, got 2"):
+        find_roles(Header("0", "1", "2"), label_column=2)

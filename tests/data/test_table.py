@@ -25,7 +25,7 @@ def test_batch_is_a_copy():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros((2, 2)), "must be float32"),
+        (np.zeros((2, 2), np.int64), "must be float32 or float64"),
         (np.zeros(2, np.float32), "shape"),
         (np.array([[0, 1], [0, np.nan]], np.float32), "row 1, column 1 is nan"),
         (np.array([[np.inf], [-np.inf]], np.float32), "row 0, column 0 is inf"),

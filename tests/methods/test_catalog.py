@@ -85,3 +85,21 @@ def test_losses_of_the_whole_distribution_are_those_of_the_library():
 def test_an_argument_that_is_not_taken_is_refused():
     with pytest.raises(ArgumentError, match="takes window_low, window_high, normalize, bound"):
         METHODS.build("cce", T=8)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("label_smoothing", {"smoothing": 2}),
+        ("bootstrap_soft", {"beta": "abc"}),
+        ("bootstrap_hard", {"beta": -0.1}),
+        ("nce_mae", {"alpha": -1}),
+        ("nce_rce", {"A": 1}),
+        ("trimmed", {"loss": 3}),
+        ("agce", {"q": 2000}),
+        ("imae", {"T": "abc"}),
+    ],
+)
+def test_an_argument_out_of_its_range_is_refused_before_a_run_begins(name, arguments):
+    with pytest.raises(ArgumentError):
+        METHODS.build(name, **arguments)

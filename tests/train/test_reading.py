@@ -1,3 +1,4 @@
+import datetime
 import json
 
 import pytest
@@ -52,6 +53,29 @@ def test_settings_are_read_by_the_type_of_the_field():
     assert config.log == ("csv",)
 
 
+def test_options_of_the_data_have_types_of_their_own():
+    content = with_settings(
+        DATA,
+        [
+            "data.options.flip=False",
+            "data.options.label_column=2",
+            "data.options.feature_columns=f,g",
+            "data.options.resize=64",
+        ],
+    )
+    assert content["data"]["options"] == {
+        "flip": False,
+        "label_column": "2",
+        "feature_columns": ["f", "g"],
+        "resize": 64,
+    }
+
+
+def test_a_date_in_a_file_is_refused_as_any_other_text():
+    with pytest.raises(ArgumentError, match="seed: Input should be a valid integer"):
+        build_config(with_settings({**DATA, "seed": datetime.date(2024, 1, 1)}, []))
+
+
 def test_settings_do_not_change_what_they_are_given():
     content = {"train": {"epochs": 1}}
     with_settings(content, ["train.epochs=2"])
@@ -70,6 +94,7 @@ def test_settings_of_another_form_are_refused():
     [
         ("a.json", json.dumps({"seed": 7, "train": {"epochs": 2}})),
         ("a.toml", "seed = 7\n[train]\nepochs = 2\n"),
+        ("b.json", "\ufeff" + json.dumps({"seed": 7, "train": {"epochs": 2}})),
     ],
 )
 def test_files_are_read(tmp_path, name, text):
@@ -84,6 +109,7 @@ def test_files_are_read(tmp_path, name, text):
     [
         ("a.json", "{", "cannot be read"),
         ("a.json", "[1]", "must hold an object"),
+        ("a.json", "[" * 100_000, "cannot be read"),
         ("a.toml", "x =", "cannot be read|newer"),
         ("a.yaml", "seed: 1", r"a \.json or \.toml file"),
     ],

@@ -265,8 +265,8 @@ class AGCE(Curve):
         w(p)    = 2 (a + p)^(q - 1) p (1 - p)
 
     Args:
-        a: Shift, positive: the larger, the closer to a multiple of MAE.
-        q: Power, positive.
+        a: Shift, in (0, 100]: the larger, the closer to a multiple of MAE.
+        q: Power, in (0, 10].
 
     Examples:
         >>> AGCE(a=1.0, q=1.0).weight(torch.tensor([0.5]))      # MAE / 2
@@ -281,8 +281,9 @@ class AGCE(Curve):
     name: ClassVar[str] = "agce"
 
     def __post_init__(self) -> None:
-        check_interval("a", self.a, low=0, open_low=True)
-        check_interval("q", self.q, low=0, open_low=True)
+        # With more, (a + 1)^q leaves the range of float32.
+        check_interval("a", self.a, low=0, high=100, open_low=True)
+        check_interval("q", self.q, low=0, high=10, open_low=True)
 
     def value(self, m: Tensor) -> Tensor:
         """Loss at margin ``m``."""

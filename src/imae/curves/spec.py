@@ -18,6 +18,8 @@ def parse_curve(text: str) -> Curve:
         >>> parse_curve("imae:T=16")
         IMAE(T=16.0)
     """
+    if not isinstance(text, str):
+        raise ArgumentError(f"a curve is named by a text such as imae:T=8, got {text!r}")
     name, _, rest = text.partition(":")
     defaults = CURVES.find(name).defaults
     arguments: dict[str, float] = {}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from imae.data.array_images import ArrayImages
 from imae.data.arrays import read_npy, read_npz
 from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
-from imae.data.column_file import narrowed
+from imae.data.column_file import first_unfit
 from imae.data.split import Data, Inputs
 from imae.data.table import Table
 from imae.errors import DataError
@@ -41,11 +41,16 @@ def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
         DataError: If the file or a row of it cannot be used; the message says which and why.
     """
     where = str(path)
-    arrays = _read(path)
+    arrays = _read(path, (*_INPUTS, *_LABELS, *_OPTIONAL))
     inputs = _inputs(arrays.pop(_only(arrays, _INPUTS, where)), pad=pad, flip=flip, where=where)
     label_name = _only(arrays, _LABELS, where)
     for name, values in arrays.items():
-        if name != "class_names" and values.shape != (len(inputs),):
+        if name == "class_names":
+            if values.ndim != 1:
+                raise DataError(
+                    f"{where}: class_names must be a list of names, got shape {values.shape}"
+                )
+        elif values.shape != (len(inputs),):
             raise DataError(
                 f"{where}: {len(inputs)} rows of inputs but {name} of shape {values.shape}"
             )
@@ -58,7 +63,9 @@ def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
         if "row_ids" in lists
         else position_ids(len(inputs)),
         clean_labels=lists.get("clean_labels"),
-        weights=_numbers(arrays["weights"], where) if "weights" in arrays else None,
+        weights=_numbers(arrays["weights"], where).astype(np.float32)
+        if "weights" in arrays
+        else None,
     )
     splits = list(map(str, lists["split"])) if "split" in lists else None
     class_names = list(map(str, lists["class_names"])) if "class_names" in lists else None
@@ -72,7 +79,7 @@ def read_inputs(path: Path) -> tuple[Inputs, NDArray[np.str_]]:
         DataError: If the file or a row of it cannot be used; the message says which and why.
     """
     where = str(path)
-    arrays = _read(path)
+    arrays = _read(path, (*_INPUTS, "row_ids"))
     inputs = _inputs(arrays[_only(arrays, _INPUTS, where)], pad=0, flip=False, where=where)
     ids = arrays.get("row_ids")
     if ids is None:
@@ -82,11 +89,11 @@ def read_inputs(path: Path) -> tuple[Inputs, NDArray[np.str_]]:
     return inputs, written_ids(list(map(str, _list(ids))), source=where)
 
 
-def _read(path: Path) -> dict[str, NDArray[Any]]:
+def _read(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     if path.suffix.lower() == ".npz":
-        return read_npz(path, (*_INPUTS, *_LABELS, *_OPTIONAL))
+        return read_npz(path, names)
     arrays = {"x": read_npy(path)}
-    for name in (*_LABELS, *_OPTIONAL):
+    for name in [each for each in names if each not in _INPUTS]:
         beside = path.with_name(f"{name}.npy")
         if beside != path and beside.exists():
             arrays[name] = read_npy(beside)
@@ -130,17 +137,18 @@ def _channels_first(values: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
     return values if first else values.transpose(0, 3, 1, 2)
 
 
-def _numbers(values: NDArray[Any], where: str) -> NDArray[np.float32]:
+def _numbers(values: NDArray[Any], where: str) -> NDArray[np.float32] | NDArray[np.float64]:
+    """The numbers in as many digits as they came in; the scale they are brought to needs fewer."""
     if values.dtype.kind not in "iufb":
         raise DataError(f"{where}: features and weights must be numbers, got {values.dtype}")
-    narrow, wrong = narrowed(values)
+    wrong = first_unfit(values)
     if wrong is not None:
         row = wrong // max(1, values[0].size)
         raise DataError(
             f"{where}: row {row} (counted from 0) holds {values.flat[wrong]}; numbers must be "
             f"finite and fit float32"
         )
-    return narrow
+    return values if values.dtype == np.float32 else values.astype(np.float64)
 
 
 def _list(values: NDArray[Any]) -> list[object]:

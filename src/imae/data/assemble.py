@@ -33,6 +33,7 @@ class Columns:
         row_ids: N ids.
         clean_labels: N true labels as they were written, if there are any.
         weights: N weights, if there are any.
+        are_names: Whether the labels are names as they stand; see ``LabelColumn``.
     """
 
     source: str
@@ -41,6 +42,7 @@ class Columns:
     row_ids: NDArray[np.str_]
     clean_labels: Sequence[object] | None = None
     weights: NDArray[np.float32] | None = None
+    are_names: bool = False
 
     def take(self, rows: NDArray[np.int64]) -> "Columns":
         """The rows at these positions alone."""
@@ -52,6 +54,7 @@ class Columns:
             row_ids=self.row_ids[rows],
             clean_labels=None if clean is None else [clean[row] for row in rows],
             weights=None if self.weights is None else self.weights[rows],
+            are_names=self.are_names,
         )
 
 
@@ -175,7 +178,7 @@ def _check_lengths(part: Columns) -> None:
 
 def _label_columns(part: Columns) -> list[LabelColumn]:
     written = [part.labels] if part.clean_labels is None else [part.labels, part.clean_labels]
-    return [LabelColumn(part.source, part.row_ids, values) for values in written]
+    return [LabelColumn(part.source, part.row_ids, values, part.are_names) for values in written]
 
 
 def _split(

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ class ColumnFile(ABC):
     @abstractmethod
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
-    ) -> tuple[dict[str, list[object]], NDArray[np.float32]]:
+    ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
         """The columns asked for.
 
         Args:
@@ -51,14 +52,13 @@ class ColumnFile(ABC):
         """
 
 
-def narrowed(numbers: NDArray[np.float64]) -> tuple[NDArray[np.float32], int | None]:
-    """The numbers as float32, and the first row that is NaN, infinite or too large for it, if any.
+def first_unfit(numbers: NDArray[Any]) -> int | None:
+    """Where the first number stands that is NaN, infinite or too large for float32, if any does.
 
     Examples:
-        >>> narrowed(np.array([1.0, 1e300]))
-        (array([ 1., inf], dtype=float32), 1)
+        >>> first_unfit(np.array([1.0, 1e300]))
+        1
     """
     with np.errstate(over="ignore"):
-        narrow = numbers.astype(np.float32)
-    is_finite = np.isfinite(narrow)
-    return narrow, None if is_finite.all() else int(is_finite.argmin())
+        is_finite = np.isfinite(numbers.astype(np.float32))
+    return None if is_finite.all() else int(is_finite.argmin())

@@ -8,7 +8,7 @@ from typing import IO, final
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data.column_file import ColumnFile, narrowed
+from imae.data.column_file import ColumnFile, first_unfit
 from imae.errors import DataError
 
 _LONGEST_LINE = 10_000_000  # a file without line ends must not fill the memory
@@ -34,17 +34,17 @@ class CsvFile(ColumnFile):
 
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
-    ) -> tuple[dict[str, list[object]], NDArray[np.float32]]:
+    ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
         """The columns asked for, all of ``values`` as text."""
         texts: dict[str, list[object]] = {name: [] for name in values}
-        blocks = [np.empty((0, len(numbers)), np.float32)]
+        blocks = [np.empty((0, len(numbers)))]
         for lines, columns in self._blocks():
             for name in values:
                 texts[name].extend(columns[self.names.index(name)])
             blocks.append(
                 np.stack([self._parse(name, columns, lines) for name in numbers], axis=1)
                 if numbers
-                else np.empty((len(lines), 0), np.float32)
+                else np.empty((len(lines), 0))
             )
         return texts, np.concatenate(blocks)
 
@@ -70,7 +70,7 @@ class CsvFile(ColumnFile):
 
     def _parse(
         self, name: str, columns: Sequence[Sequence[str]], lines: Sequence[int]
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.float64]:
         cells = columns[self.names.index(name)]
         numbers = np.empty(len(cells), np.float64)
         for row, cell in enumerate(cells):
@@ -81,18 +81,19 @@ class CsvFile(ColumnFile):
                     f"{self.path}: line {lines[row]}, column {name!r}: {cell[:80]!r} is not a "
                     f"number; mend it or leave the column out with feature_columns"
                 ) from None
-        narrow, wrong = narrowed(numbers)
+        wrong = first_unfit(numbers)
         if wrong is not None:
             raise DataError(
                 f"{self.path}: line {lines[wrong]}, column {name!r} is {numbers[wrong]}; "
                 f"numbers must be finite and fit float32"
             )
-        return narrow
+        return numbers
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Last line's number and the cells of every row, the header first; no blank lines."""
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    longest_cell = csv.field_size_limit(_LONGEST_LINE)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(_lines(file, path), delimiter=delimiter, strict=True)
@@ -108,6 +109,8 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    finally:
+        csv.field_size_limit(longest_cell)
 
 
 def _lines(file: IO[str], path: Path) -> Iterator[str]:

@@ -61,6 +61,7 @@ def load_image_folder(
             inputs=ImageFiles(base, files, resize=resize, crop=crop, flip=flip),
             labels=labels,
             row_ids=written_ids(names, source=str(path)),
+            are_names=True,
         )
     return assemble(parts, name=path.resolve().name)
 

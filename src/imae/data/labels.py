@@ -1,6 +1,7 @@
 """Labels as people write them, turned into class numbers."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +19,14 @@ class LabelColumn:
         source: File or folder they come from.
         row_ids: Id of every row, shape (N,).
         values: N names or whole numbers; None, NaN and blank mean that the label is missing.
+        are_names: Whether the values are names as they stand, such as those of folders, so that
+            neither ``nan`` nor a blank at the end means anything.
     """
 
     source: str
     row_ids: NDArray[np.str_]
     values: Sequence[object]
+    are_names: bool = False
 
     def error(self, row: int, problem: str) -> DataError:
         """The error for this row."""
@@ -38,7 +42,8 @@ def encode_labels(
     """Class numbers of all columns, the training columns first, and the names of the classes.
 
     The classes are those of the training columns, in order: as numbers if all labels are whole
-    numbers, else by name. If ``class_names`` are given, whole numbers count them from 0.
+    numbers (``1.0`` is one), else by name. If ``class_names`` are given, a text that is one of them
+    means it, and whole numbers count them from 0.
 
     Args:
         train: Columns that say which classes there are.
@@ -57,11 +62,18 @@ def encode_labels(
     if class_names is not None and len(set(class_names)) < len(class_names):
         raise DataError(f"{train[0].source}: two classes have one name ({_listing(class_names)})")
     columns = [*train, *others]
-    tidy = [_tidy(column) for column in columns]
-    if all(isinstance(value, int) for values in tidy for value in values):
-        _check_not_negative(columns, tidy)
+    written = [_tidy(column) for column in columns]
+    by_name = class_names is not None and all(
+        value in class_names for values in written for value in values
+    )
+    tidy: list[list[int | str]] = [
+        [_whole(value, column) for value in values]
+        for column, values in zip(columns, written, strict=True)
+    ]
+    if by_name or not all(isinstance(value, int) for values in tidy for value in values):
+        tidy = [[str(value) for value in values] for values in written]
     else:
-        tidy = [[str(value) for value in values] for values in tidy]
+        _check_not_negative(columns, tidy)
     numbers: dict[int | str, int]
     if class_names is None:
         numbers = _number(value for values in tidy[: len(train)] for value in values)
@@ -82,26 +94,32 @@ def encode_labels(
 
 
 def _tidy(column: LabelColumn) -> list[int | str]:
+    """The labels as texts without blanks around them, or as whole numbers if they were numbers."""
     values: list[int | str] = []
     for row, value in enumerate(column.values):
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
-        if isinstance(value, str):
+        if isinstance(value, str) and not column.are_names:
             value = value.strip()
-        if value is None or value == "" or _is_nan(value):
+        if value is None or value == "" or (_is_nan(value) and not column.are_names):
             raise column.error(row, "the label is missing; fill it in or remove the row")
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # whole numbers beside a missing one become floats in pandas
         if not isinstance(value, int | str):
             raise column.error(row, f"label {value!r} is neither a name nor a whole number")
-        values.append(_whole(value) if isinstance(value, str) else int(value))
+        values.append(value if isinstance(value, str) else int(value))
     return values
 
 
-def _whole(text: str) -> int | str:
-    """The number that this text is, unless that number would be written otherwise (``007``)."""
+def _whole(value: int | str, column: LabelColumn) -> int | str:
+    """The number that a text is, unless that number would be written otherwise (``007``)."""
+    if isinstance(value, int):
+        return value
+    text = value if column.are_names else re.sub(r"\.0+$", "", value)
     digits = text.removeprefix("-")
     if len(digits) > 18 or not (digits.isascii() and digits.isdigit()):
-        return text
-    return int(text) if str(int(text)) == text else text
+        return value
+    return int(text) if str(int(text)) == text else value
 
 
 def _is_nan(value: object) -> bool:

@@ -85,6 +85,9 @@ def load(
         10
     """
     check_choice("on_bad_image", on_bad_image, ("fail", "skip"))
+    for name, value in (("in_memory", in_memory), ("flip", options.get("flip"))):
+        if value not in (None, True, False):
+            raise ArgumentError(f"{name} must be true or false, got {value!r}")
     given = {name: value for name, value in options.items() if value is not None}
     if root is not None:
         given["root"] = Path(root)

@@ -81,7 +81,7 @@ def load_manifest(
         labels=values[roles.label],
         row_ids=_row_ids(roles, values, source=str(path)),
         clean_labels=values[roles.clean_label] if roles.clean_label else None,
-        weights=np.ascontiguousarray(numbers[:, -1]) if roles.weight else None,
+        weights=numbers[:, -1].astype(np.float32) if roles.weight else None,
     )
     splits = as_texts(values[roles.split]) if roles.split else None
     return assemble(divide(columns, splits), name=path.stem)

@@ -1,5 +1,6 @@
 """Parquet files."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
@@ -9,9 +10,10 @@ from numpy.typing import NDArray
 
 from imae._extras import import_extra
 from imae.data.arrays import check_unpacked
-from imae.data.column_file import ColumnFile, narrowed
+from imae.data.column_file import ColumnFile, first_unfit
 from imae.errors import DataError
 
+_INDEX = re.compile(r"__index_level_\d+__")
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 
 
@@ -36,12 +38,14 @@ class ParquetFile(ColumnFile):
                 schema, self._rows = file.schema_arrow, file.metadata.num_rows
         except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._damaged(path, error) from error
-        super().__init__(path, schema.names)
+        # What pandas keeps its index in is no column of the user's, and pandas drops it too.
+        named = [name for name in schema.names if not _INDEX.fullmatch(name)]
+        super().__init__(path, named)
         self._types = dict(zip(schema.names, schema.types, strict=True))
 
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
-    ) -> tuple[dict[str, list[object]], NDArray[np.float32]]:
+    ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
         """The columns asked for; a value that is not there is None."""
         wanted = list(dict.fromkeys([*values, *numbers]))
         packed = self.path.stat().st_size
@@ -57,12 +61,12 @@ class ParquetFile(ColumnFile):
             )
             table.validate(full=True)  # else a damaged file may point outside its dictionary
             columns = {name: _unpacked(table.column(name)) for name in {*values, *texts}}
-        except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        except (self._arrow.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
             raise self._damaged(self.path, error) from error
         for name in texts:
             length = sum(len(text) for text in columns[name] if isinstance(text, str | bytes))
             check_unpacked(packed, length, where=str(self.path))
-        matrix = np.empty((len(table), len(numbers)), np.float32)
+        matrix = np.empty((len(table), len(numbers)))
         for index, name in enumerate(numbers):
             matrix[:, index] = self._parse(name, table.column(name))
         return {name: columns[name] for name in values}, matrix
@@ -77,21 +81,21 @@ class ParquetFile(ColumnFile):
                 f"several columns or drop it"
             )
 
-    def _parse(self, name: str, column: Any) -> NDArray[np.float32]:
+    def _parse(self, name: str, column: Any) -> NDArray[np.float64]:
         try:
-            numbers = column.cast(self._arrow.float64(), safe=False).to_numpy()
+            numbers: NDArray[np.float64] = column.cast(self._arrow.float64(), safe=False).to_numpy()
         except self._arrow.ArrowException as error:
             raise DataError(
                 f"{self.path}: column {name!r} holds {self._types[name]}, not numbers, from row 0 "
                 f"on; convert it or leave it out with feature_columns"
             ) from error
-        narrow, wrong = narrowed(numbers)  # a number that is not there has become NaN
+        wrong = first_unfit(numbers)  # a number that is not there has become NaN
         if wrong is not None:
             raise DataError(
                 f"{self.path}: row {wrong} (counted from 0), column {name!r} is {numbers[wrong]}; "
                 f"numbers must be finite and fit float32"
             )
-        return narrow
+        return numbers
 
     @staticmethod
     def _damaged(path: Path, error: Exception) -> DataError:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imae.data.column_file import ColumnFile
-from imae.errors import DataError
+from imae.errors import ArgumentError, DataError
 
 LABEL_NAMES = ("label", "labels", "target", "y")
 ID_NAMES = ("row_id", "id")
@@ -55,12 +55,16 @@ def find_roles(
         feature_columns: Columns of features; else, without paths and texts, all that are left.
 
     Raises:
+        ArgumentError: If a name is no text.
         DataError: If a column is not there, or it is not clear which one is meant.
     """
-    for name in (label_column, path_column, text_column, *(feature_columns or ())):
+    if isinstance(feature_columns, str):
+        feature_columns = (feature_columns,)
+    given = [label_column, path_column, text_column, *(feature_columns or ())]
+    for name in given:
         if name is not None:
             _check_there(file, name)
-    free = [name for name in file.names if name not in (feature_columns or ())]
+    free = [name for name in file.names if name not in given]
     label = label_column or only_column(file, free, LABEL_NAMES)
     if label is None:
         raise DataError(
@@ -79,6 +83,12 @@ def find_roles(
     if path is None and text is None and feature_columns is None:
         used = {label, *others.values()}
         features = tuple(name for name in file.names if name not in used)
+        doubtful = [name for name in features if name in (*LABEL_NAMES, "clean_label")]
+        if doubtful:
+            raise DataError(
+                f"{file.path}: line 1 has {listing(doubtful)} beside the labels in {label!r}; drop "
+                f"it, or name the features with feature_columns"
+            )
     if sum(map(bool, (path, text, features))) != 1:
         found = [name for name in (path, text, *features) if name]
         raise DataError(
@@ -88,7 +98,9 @@ def find_roles(
     return Roles(label=label, path=path, text=text, features=features, **others)
 
 
-def _check_there(file: ColumnFile, name: str) -> None:
+def _check_there(file: ColumnFile, name: object) -> None:
+    if not isinstance(name, str):
+        raise ArgumentError(f"columns are asked for by name, got {name!r}")
     if name not in file.names:
         near = difflib.get_close_matches(name, file.names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"columns: {listing(file.names)}"

@@ -19,7 +19,8 @@ class Table(Inputs):
     """A table of features, given out as it is: nothing is augmented.
 
     Args:
-        values: Features, shape (N, F), float32, finite.
+        values: Features, shape (N, F), finite; float32, or float64 until they are brought to one
+            scale, for which a time in seconds has too many digits.
         columns: Names of the F features, if they have names.
         mean: What was taken away from each feature, if anything was.
         std: What each feature was then divided by.
@@ -33,15 +34,15 @@ class Table(Inputs):
         tensor([[0., 0., 1.]])
     """
 
-    values: NDArray[np.float32]
+    values: NDArray[np.float32] | NDArray[np.float64]
     columns: tuple[str, ...] | None = field(default=None, kw_only=True)
     mean: tuple[float, ...] | None = field(default=None, kw_only=True)
     std: tuple[float, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.values.ndim != 2 or self.values.dtype != np.float32:
+        if self.values.ndim != 2 or self.values.dtype not in (np.float32, np.float64):
             raise DataError(
-                f"a table must be float32 of shape (N, F), "
+                f"a table must be float32 or float64 of shape (N, F), "
                 f"got {self.values.dtype} of shape {self.values.shape}"
             )
         # The sum of a column is finite only if all of it is: no mask of the table's size.
@@ -68,7 +69,7 @@ class Table(Inputs):
         generator: torch.Generator | None,  # noqa: ARG002 - nothing to augment
     ) -> Tensor:
         """The features at these positions, shape (B, F)."""
-        return torch.from_numpy(self.values[rows])
+        return torch.from_numpy(self.values[rows]).to(torch.float32)
 
     def finish(self, gathered: Tensor) -> Tensor:
         """The features as they are, shape (B, F)."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from imae._checks import check_interval
 from imae._registry import Catalog, Entry
 from imae.curves.catalog import CURVES
 from imae.curves.classic import MAE
@@ -53,20 +54,27 @@ def _curve_method(name: str, /, **arguments: Any) -> Method:
     return CurveMethod(CURVES.build(name, **arguments), **options)
 
 
+# What a loss checks on its first call is checked here too, before a run begins.
+
+
 def _label_smoothing(smoothing: float) -> Method:
+    check_interval("smoothing", smoothing, low=0, high=1)
     return LossMethod(partial(label_smoothing_loss, smoothing=smoothing))
 
 
 def _bootstrap(beta: float, *, hard: bool) -> Method:
+    check_interval("beta", beta, low=0, high=1)
     return LossMethod(partial(bootstrap_loss, beta=beta, hard=hard))
 
 
 def _nce_mae(alpha: float, beta: float) -> Method:
+    check_interval("alpha", alpha, low=0)
     passive = Scale(MAE(), beta)
     return LossMethod(partial(normalized_cross_entropy, scale=alpha, passive=passive))
 
 
 def _nce_rce(alpha: float, beta: float, A: float) -> Method:  # noqa: N803
+    check_interval("alpha", alpha, low=0)
     passive = reverse_cross_entropy(A=A, factor=beta)
     return LossMethod(partial(normalized_cross_entropy, scale=alpha, passive=passive))
 

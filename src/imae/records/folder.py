@@ -177,6 +177,9 @@ class RunFolder:
         path = self._dynamics_file(epoch)
         arrays = read_arrays(path, {"margin": "f", "predicted": "i", "weight": "f"})
         check_lengths(path, arrays)
+        with np.errstate(over="ignore"):  # as they were written; anything larger is damage
+            for name in ("margin", "weight"):
+                arrays[name] = arrays[name].astype(np.float32, copy=False)
         return EpochDynamics(**arrays)
 
     def write_dynamics(self, epoch: int, dynamics: EpochDynamics) -> None:

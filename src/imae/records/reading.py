@@ -62,7 +62,16 @@ def read_arrays(
             arrays = {name: np.asarray(loaded[name]) for name in names}
     except KeyError as error:
         raise DataError(f"{path}: an array is missing ({error})") from None
-    except (ValueError, EOFError, OSError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        ValueError,
+        EOFError,
+        OSError,
+        MemoryError,
+        RuntimeError,  # a password, or (NotImplementedError) a packing that Python does not know
+        SyntaxError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         # Not numpy's own reason, which for a damaged file is advice to load it unsafely.
         reason = (error.strerror if isinstance(error, OSError) else None) or "it is damaged"
         raise DataError(f"{path}: cannot be read ({reason})") from None

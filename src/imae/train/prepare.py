@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from imae.data import Inputs, Split, hold_out, load
 from imae.data.fitted import fit_preparation
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, DataError
 from imae.methods.catalog import METHODS
 from imae.noise import NoisyLabels, parse
 from imae.train.config import Config
@@ -60,6 +60,11 @@ def prepare(config: Config) -> Prepared:
         DataError: If the data cannot be used.
     """
     settings = config.data
+    for name in ("root", "path", "name_or_path"):
+        if name in settings.options:
+            raise ArgumentError(
+                f"data.options.{name}: no option; data.name and data.root say where it is"
+            )
     data = load(settings.name, root=settings.root, **settings.options)
     if settings.labels is not None:
         skipped = [row.row_id for row in data.skipped]
@@ -85,6 +90,8 @@ def prepare(config: Config) -> Prepared:
             validation = validation.relabel(corrupt(validation, config.seed + 1).labels)
     if validation is None and settings.hold_out > 0:
         train, validation = hold_out(train, settings.hold_out, config.seed)
+    if train.weights is not None and not train.weights.any():
+        raise DataError(f"{settings.name}: all rows to train on have weight 0")
     return Prepared(train, validation, data.test, trusted, transition, images)
 
 

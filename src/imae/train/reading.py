@@ -45,7 +45,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")  # Windows likes to put a byte order mark
         if path.suffix == ".json":
             content = json.loads(text)
         elif path.suffix == ".toml":
@@ -54,7 +54,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
             raise ArgumentError(f"{path}: a configuration is a .json or .toml file")
     except ArgumentError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArgumentError(f"{path}: cannot be read ({error})") from None
     if not isinstance(content, dict):
         raise ArgumentError(f"{path}: must hold an object of settings")
@@ -74,7 +74,7 @@ def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[s
         >>> with_settings({"seed": 1}, ["seed=2", "train.epochs=3"])
         {'seed': '2', 'train': {'epochs': '3'}}
     """
-    result = json.loads(json.dumps(content))
+    result = json.loads(json.dumps(content, default=str))  # TOML knows dates, which no setting is
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
@@ -119,12 +119,14 @@ def _settings(section: type[BaseModel], prefix: str) -> Iterator[Setting]:
 def _value(key: str, text: str) -> Any:
     if text.lower() in ("none", "null"):
         return None
-    if key in ("schedule.at", "log"):
+    if key in ("schedule.at", "log", "data.options.feature_columns"):
         return [part for part in text.split(",") if part]
+    if key.startswith("data.options.") and key.endswith("_column"):
+        return text  # the name of a column may look like a number
     if key.rpartition(".")[0] in _FREE:  # no field says which type: a number if it looks like one
         try:
-            return json.loads(text)
-        except ValueError:
+            return json.loads(text.lower() if text.lower() in ("true", "false") else text)
+        except (ValueError, RecursionError):
             return text
     return text
 

@@ -2,6 +2,7 @@
 
 import io
 import math
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -61,7 +62,7 @@ def _unzip(data: bytes, path: Path) -> dict[str, bytes]:
         EOFError,
         OSError,
         NotImplementedError,
-        UnicodeDecodeError,
+        ValueError,
     ) as error:
         raise DataError(f"{path}: cut off or damaged ({error}): fetch it again") from error
     except RuntimeError as error:  # an encrypted member
@@ -83,7 +84,7 @@ def _read_npy(data: bytes, *, source: str) -> Any:
             shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
         else:
             shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(file)
-    except (ValueError, TypeError, SyntaxError, EOFError) as error:
+    except (ValueError, TypeError, SyntaxError, EOFError, tokenize.TokenError) as error:
         raise DataError(f"{source}: cut off or damaged npy file: fetch it again") from error
     rest = data[file.tell() :]
     if dtype.hasobject:
