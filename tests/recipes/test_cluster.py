@@ -1,3 +1,4 @@
+import socket
 import sys
 import threading
 import time
@@ -5,7 +6,7 @@ import time
 import pytest
 
 from imae.errors import ArgumentError, MissingExtraError
-from imae.recipes.cluster import needs, run_on_ray
+from imae.recipes.cluster import check_they_fit, needs, run_on_ray
 from imae.recipes.grid import build_jobs, run_jobs
 from imae.records import RunFolder
 
@@ -73,6 +74,39 @@ def test_no_cluster_at_the_address_is_one_line(recipe, tmp_path):
     with pytest.raises(ArgumentError, match=r"--ray nowhere") as refused:
         list(run_on_ray(jobs, "nowhere"))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "ray://127.0.0.1:{port}"])
+def test_nobody_at_a_port_is_said_at_once(recipe, tmp_path, address):
+    pytest.importorskip("ray", reason="needs imae[cluster]")
+    jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings={})[:1]
+    with socket.socket() as free:  # bound, and nobody listens
+        free.bind(("127.0.0.1", 0))
+        place = address.format(port=free.getsockname()[1])
+        with pytest.raises(ArgumentError, match=f"--ray {place}: nobody answers there"):
+            list(run_on_ray(jobs, place))
+
+
+class FewResources:
+    """What a cluster says that it has."""
+
+    @staticmethod
+    def cluster_resources():
+        return {"CPU": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        ({"threads": 64}, "asks for 64 processors, and this machine has 2"),
+        ({"accelerator": "gpu"}, "asks for 1 graphics cards, and this machine has 0"),
+    ],
+)
+def test_a_run_that_this_machine_cannot_serve_is_refused(recipe, tmp_path, machine, message):
+    settings = {"machine": machine}
+    jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=settings)[:1]
+    with pytest.raises(ArgumentError, match=message):
+        check_they_fit(FewResources, jobs)
 
 
 def test_without_ray_the_extra_is_named(recipe, tmp_path, monkeypatch):

@@ -8,6 +8,14 @@ def test_imae_has_the_t_of_the_paper():
     assert method("cce", rate=0.4)["method"] == {"name": "cce", "arguments": {}}
 
 
+def test_a_hundred_classes_have_the_t_of_the_authors_runs():
+    found = [
+        method("imae", rate=rate / 100, num_classes=100)["method"]["arguments"]["T"]
+        for rate in (0, 20, 30, 40, 60)
+    ]
+    assert found == [6.0, 8.0, 8.0, 8.0, 2.0]
+
+
 def test_methods_that_must_know_the_noise_rate_are_told():
     assert method("co_teaching", rate=0.2)["method"]["arguments"] == {"rate": 0.2}
     assert method("forward_symmetric", rate=0.2)["method"]["arguments"] == {"rate": 0.2}

@@ -75,3 +75,20 @@ def test_a_run_under_other_settings_is_refused(recipe, write_run, tmp_path):
 def test_nothing_of_the_paper_stands_beside_a_tiny_run(recipe, tmp_path):
     assert outcomes(recipe, "short", tmp_path, {})[0].paper["final"] == 67.0
     assert outcomes(recipe, "tiny", tmp_path, {})[0].paper == {}
+
+
+def test_half_a_record_is_refused(recipe, write_run, tmp_path):
+    cell = recipe.cells("short")[0]
+    folder = write_run(cell, cell.variants[1], 7, test=0.5, held_out=0.5)
+    history = folder.path / "history.jsonl"
+    whole = history.read_bytes()
+    history.write_bytes(b"")
+    with pytest.raises(DataError, match=r"ended at step 4 .* and at None by its history\.jsonl"):
+        outcomes(recipe, "short", tmp_path, {})
+    history.write_bytes(whole)
+    (folder.path / "result.json").write_text("{}")
+    with pytest.raises(DataError, match="ended at step None"):
+        outcomes(recipe, "short", tmp_path, {})
+    (folder.path / "config.json").unlink()
+    with pytest.raises(DataError, match=r"has a result\.json and no config\.json"):
+        outcomes(recipe, "short", tmp_path, {})

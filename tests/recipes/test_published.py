@@ -19,6 +19,8 @@ RECIPES = (
         ("cifar10", "resnet56-40-cce", "noisy", 75.0),
         ("cifar10", "resnet20-80-imae", "final", 41.0),
         ("cifar100_symmetric", "60-sl", "from SL", 41.5),
+        ("cifar100_symmetric", "40-imae", "best", 54.7),
+        ("cifar100_symmetric", "0-cce", "final", 70.0),
         ("cifar100_symmetric", "60-d2l", "from D2L", 42.3),
         ("cifar100_asymmetric", "40-imae", "final", 63.3),
         ("clothing1m", "joint_optim", "from Joint Optim.", 72.2),

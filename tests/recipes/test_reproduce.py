@@ -47,6 +47,30 @@ def test_tables_are_rebuilt_bit_for_bit_from_the_records_alone(done, tmp_path):
         assert (copy / name).read_bytes() == (done / name).read_bytes()
 
 
+def test_a_table_without_its_runs_is_not_emptied(done, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(done, copy, ignore=shutil.ignore_patterns("runs"))
+    before = (copy / "table.md").read_bytes()
+    with pytest.raises(DataError, match="holds a table and none of its runs"):
+        rebuild(copy)
+    assert (copy / "table.md").read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ['{"recipe"', '{"recipe": "stability"}', "3"])
+def test_a_damaged_claim_is_one_line(tmp_path, content):
+    (tmp_path / "reproduce.json").write_text(content)
+    with pytest.raises(DataError, match="no recipe was run here"):
+        rebuild(tmp_path)
+
+
+def test_missing_data_are_said_once_and_before_the_first_run(tmp_path):
+    settings = {"data": {"root": str(tmp_path / "empty")}}
+    with pytest.raises(DataError, match="cifar10") as refused:
+        reproduce("stability", budget="short", out=tmp_path / "out", settings=settings)
+    assert "runs failed" not in str(refused.value)
+    assert not (tmp_path / "out" / "runs").exists()
+
+
 def test_a_folder_with_runs_needs_resume_and_goes_on(done):
     with pytest.raises(ArgumentError, match="go on with --resume"):
         reproduce("stability", budget="tiny", out=done, settings=SETTINGS)

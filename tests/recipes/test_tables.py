@@ -45,8 +45,11 @@ def test_the_csv_shows_what_the_choice_was_made_from(recipe, write_run, tmp_path
 
 
 def test_a_terminal_gets_short_rows(recipe, write_run, tmp_path):
-    text = as_text(recipe, found(recipe, write_run, tmp_path))
+    text = as_text(recipe, "short", found(recipe, write_run, tmp_path), changed={"seed": 4})
+    assert text.startswith("Budget `short`: a sample of the rows")
+    assert "; but `seed=4`. Accuracies in percent. The paper's in brackets.\n" in text
     assert "60.0 ± 14.1 (67.0)" in text
+    assert "1 min 30 s" in text
     assert "gce" not in text
 
 

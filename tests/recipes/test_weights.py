@@ -15,4 +15,5 @@ def test_nothing_is_trained_and_the_table_and_figures_are_written(tmp_path):
     text = (tmp_path / "variances.md").read_text()
     assert text.count("| yes |") == 9
     assert "NO" not in text
+    assert "which does not exist" in text
     assert len(paths) == 9

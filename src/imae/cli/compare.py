@@ -22,10 +22,10 @@ def compare(
         "cce,mae,gce,imae_stable", help="Losses, separated by commas; `all` for every one."
     ),
     seeds: int = typer.Option(3, help="Rounds, each under a seed of its own."),
-    model: str | None = typer.Option(None, help="Network [one that suits the data]."),
+    model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
     noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
-    seed: int | None = typer.Option(None, help="Seed of the first round [123]."),
-    epochs: int | None = typer.Option(None, help="Passes over the data [40]."),
+    seed: int | None = typer.Option(None, show_default="123", help="Seed of the first round."),
+    epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
     config: Path | None = typer.Option(None, help="File of settings, .json or .toml."),
     settings: list[str] | None = typer.Option(

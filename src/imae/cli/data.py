@@ -11,7 +11,9 @@ from imae.data.sources.catalog import SETS, named_set
 from imae.data.sources.fetching import fetch, verify
 from imae.data.sources.root import data_root
 
-_ROOT = typer.Option(None, "--root", help="Folder of the data sets [$IMAE_DATA, ~/.cache/imae].")
+_ROOT = typer.Option(
+    None, "--root", show_default="$IMAE_DATA, ~/.cache/imae", help="Folder of the data sets."
+)
 _NAME = typer.Argument(..., help="Name of the set, as `imae data list` prints it.")
 
 

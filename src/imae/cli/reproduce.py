@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from imae._checks import check_choice
 from imae._extras import import_extra
 from imae.errors import ArgumentError
 
@@ -20,7 +21,7 @@ def register(app: typer.Typer) -> None:
 def reproduce(
     name: str | None = typer.Argument(None, help="Recipe; --list shows all."),
     list_all: bool = typer.Option(False, "--list", help="List the recipes and their cells."),
-    budget: str | None = typer.Option(None, help="tiny, short or paper [short]."),
+    budget: str | None = typer.Option(None, show_default="short", help="tiny, short or paper."),
     only: list[str] | None = typer.Option(
         None, metavar="CELL", help="Train this cell alone, such as `resnet20-40-*`; repeatable."
     ),
@@ -37,7 +38,7 @@ def reproduce(
         None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`, for every run."
     ),
     root: Path | None = typer.Option(None, help="Folder that holds the data sets."),
-    out: Path | None = typer.Option(None, help="Folder [reproduce/NAME-BUDGET]."),
+    out: Path | None = typer.Option(None, show_default="reproduce/NAME-BUDGET", help="Folder."),
 ) -> None:
     """Run a table or figure of the paper again, and see its numbers beside the measured ones.
 
@@ -48,6 +49,10 @@ def reproduce(
     from imae.recipes.tables import as_text
     from imae.train import with_settings
 
+    check_choice("budget", budget or _BUDGET, tuple(recipes.BUDGETS))
+    others = (only, settings, root, out, ray, resume, jobs > 1, seeds > 1)
+    if name is None and not list_all and not rebuild and any(others):
+        raise ArgumentError("give the name of a recipe; --list shows all")
     if list_all or (name is None and not rebuild):
         _list(name, budget or _BUDGET)
         return
@@ -75,7 +80,7 @@ def reproduce(
             say=typer.echo,
         )
     if any(outcome.runs for outcome in made.outcomes):
-        typer.echo(as_text(made.recipe, made.outcomes))
+        typer.echo(as_text(made.recipe, made.budget, made.outcomes, changed=made.changed))
     for path in made.files:
         if path.suffix == ".md" and path.name != "table.md":
             typer.echo(path.read_text())

@@ -31,33 +31,39 @@ def register(app: typer.Typer) -> None:
 def train(
     data: str | None = typer.Argument(None, help="Name of a data set, or a path to your own."),
     loss: str | None = typer.Option(
-        None, "--loss", "--method", help="What to optimise [imae_stable]; see `imae list methods`."
+        None,
+        "--loss",
+        "--method",
+        show_default="imae_stable",
+        help="What to optimise; see `imae list methods`.",
     ),
     T: float | None = typer.Option(None, "--T", help="T of IMAE: how far uncertain rows lead."),
-    model: str | None = typer.Option(None, help="Network [one that suits the data]."),
+    model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
     noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
     labels: Path | None = typer.Option(
         None, help="File of given labels by row id, in place of those in DATA."
     ),
-    seed: int | None = typer.Option(None, help="Seed of every draw [123]."),
-    epochs: int | None = typer.Option(None, help="Passes over the data [40]."),
+    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
+    epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
-    batch_size: int | None = typer.Option(None, help="Rows in a step [64]."),
-    lr: float | None = typer.Option(None, help="Learning rate [0.05]."),
+    batch_size: int | None = typer.Option(None, show_default="64", help="Rows in a step."),
+    lr: float | None = typer.Option(None, show_default="0.05", help="Learning rate."),
     hold_out: float | None = typer.Option(
-        None, help="Part of the given labels held out to choose by [0.1]."
+        None, show_default="0.1", help="Part of the given labels held out to choose by."
     ),
     features: str | None = typer.Option(
         None, help="Pretrained network whose frozen features replace the images."
     ),
     init: Path | None = typer.Option(None, help="File of start weights."),
-    devices: int | None = typer.Option(None, help="Processes, one a device [1]."),
-    nodes: int | None = typer.Option(None, help="Machines, under torchrun [1]."),
+    devices: int | None = typer.Option(None, show_default="1", help="Processes, one a device."),
+    nodes: int | None = typer.Option(None, show_default="1", help="Machines, under torchrun."),
     strategy: str | None = typer.Option(
-        None, help="Of several processes each has the whole network (ddp) or a part (fsdp) [ddp]."
+        None,
+        show_default="ddp",
+        help="Of several processes each has the whole network (ddp) or a part (fsdp).",
     ),
     root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
-    out: Path | None = typer.Option(None, help="Run folder [runs/NAME-TIME]."),
+    out: Path | None = typer.Option(None, show_default="runs/NAME-TIME", help="Run folder."),
     log: list[str] | None = typer.Option(
         None, help="Further logs: csv, tensorboard, wandb, mlflow. May be repeated."
     ),

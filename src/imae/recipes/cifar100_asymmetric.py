@@ -43,6 +43,7 @@ CIFAR100_ASYMMETRIC = Recipe(
     cells=cells,
     notes=(
         "`from SL` is a number that the paper takes over from that publication. The paper does not "
-        "say whether its numbers are best or final: they stand beside the final ones."
+        "say whether its numbers are best or final: they stand beside the final ones, though those "
+        "of the symmetric table are best ones. Nor does it print T: it is 8."
     ),
 )

@@ -39,8 +39,12 @@ CIFAR100_SYMMETRIC = Recipe(
     cells=cells,
     notes=(
         "`from SL` and `from D2L` are numbers that the paper takes over from those publications, "
-        "trained there under other settings. The paper does not print T for CIFAR-100: as on "
-        "CIFAR-10 it is 8 under noise and 0.5 without. Nor does it say whether its numbers are "
-        "best or final: they stand beside the final ones."
+        "trained there under other settings. The paper does not say whether its own numbers are "
+        "best or final. By the logs published with the authors' code all but one (CCE without "
+        "noise) are the best of 30 evaluations on the test rows, and so they stand here. Nor does "
+        "it print T, which on CIFAR-10 it does not tune from case to case: here it is that of "
+        "those logs, 6, 8, 8 and 2 from clean labels to 60%. "
+        "Steps, schedule and batches are those of the publication that the paper says it follows; "
+        "the logs are of 30,000 steps of 256 rows, with the rate divided at 15,000 and 22,000."
     ),
 )

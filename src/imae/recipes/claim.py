@@ -18,12 +18,25 @@ def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
         holds: What the folder holds if it holds something else, for the message.
 
     Raises:
-        ArgumentError: If the file says something else, or the folder is none.
+        ArgumentError: If the file says something else or is damaged, or the folder is none.
     """
-    if path.parent.exists() and not path.parent.is_dir():
-        raise ArgumentError(f"{path.parent}: is a file, and --out names a folder")
+    for folder in path.parents:
+        if folder.exists() and not folder.is_dir():
+            raise ArgumentError(f"{folder}: is a file, and --out names a folder")
     text = json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
     if path.exists() and path.read_bytes() != text:
+        if not _is_json(path.read_bytes()):
+            raise ArgumentError(
+                f"{path}: is damaged; delete it, and the same command again goes on"
+            )
         raise ArgumentError(f"{path.parent}: holds {holds}; choose another --out")
     with whole_file(path) as file:
         file.write(text)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

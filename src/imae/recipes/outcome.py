@@ -1,5 +1,6 @@
 """What the runs of a cell came to, read from their folders alone."""
 
+import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +117,7 @@ def _outcome(cell: Cell, folder: Path, changed: Settings, paper: Mapping[str, fl
 def _records(folder: Path, cell: Cell, variant: Variant, changed: Settings) -> Iterator[RunRecord]:
     for seed, path in _runs(folder, cell, variant):
         record = read_run(path)
+        _refuse_half_a_record(record)
         wanted = cell_config(cell, variant, changed, seed=seed)
         try:
             other = other_setting(wanted, record.config)
@@ -129,19 +131,38 @@ def _records(folder: Path, cell: Cell, variant: Variant, changed: Settings) -> I
         yield record
 
 
+def _refuse_half_a_record(record: RunRecord) -> None:
+    """Raises if a run is said to have ended and its history does not get there."""
+    if record.result is None:
+        return
+    end = (record.result.get("final") or {}).get("step")
+    last = record.history[-1]["step"] if record.history else None
+    if end is None or end != last:
+        raise DataError(
+            f"{record.folder}: ended at step {end} by its result.json, and at {last} by its "
+            "history.jsonl; a file is damaged: restore it, or move the folder away"
+        )
+
+
 def _seeds(runs: Sequence[RunRecord]) -> tuple[str, ...]:
     return tuple(run.seed for run in runs)
 
 
 def _runs(folder: Path, cell: Cell, variant: Variant) -> Iterator[tuple[int, Path]]:
     prefix = run_folder(folder, cell, variant, 0).name[:-1]
-    paths = (folder / "runs").glob("*/config.json")
+    runs = [path for path in (folder / "runs").glob(f"{glob.escape(prefix)}*") if path.is_dir()]
     found = {
-        int(path.parent.name.removeprefix(prefix)): path.parent
-        for path in paths
-        if path.parent.name.startswith(prefix) and path.parent.name.removeprefix(prefix).isdecimal()
+        int(path.name.removeprefix(prefix)): path
+        for path in runs
+        if path.name.removeprefix(prefix).isdecimal()
     }
-    yield from sorted(found.items())
+    for seed, path in sorted(found.items()):
+        if (path / "config.json").exists():
+            yield seed, path
+        elif (path / "result.json").exists():
+            raise DataError(
+                f"{path}: has a result.json and no config.json; restore it, or move the folder away"
+            )
 
 
 def _chosen(cell: Cell, tried: Mapping[str, Summary | None]) -> Variant | None:

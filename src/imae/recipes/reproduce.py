@@ -11,6 +11,9 @@ from typing import Any
 from imae._checks import check_choice
 from imae._extras import import_extra
 from imae._files import whole_file
+from imae.data import load
+from imae.data.sources.catalog import SETS
+from imae.data.sources.root import data_root
 from imae.errors import ArgumentError, DataError
 from imae.recipes.budgets import BUDGETS
 from imae.recipes.catalog import RECIPES
@@ -18,6 +21,7 @@ from imae.recipes.cell_config import is_of_the_place
 from imae.recipes.claim import claim
 from imae.recipes.figures import save_figures
 from imae.recipes.grid import build_jobs, chosen_cells, refuse_what_sets_cells_apart, run_jobs
+from imae.recipes.job import Job
 from imae.recipes.outcome import Outcome, outcomes
 from imae.recipes.recipe import Recipe, Settings
 from imae.recipes.tables import as_csv, as_markdown
@@ -32,11 +36,15 @@ class Reproduction:
 
     Args:
         recipe: The recipe.
+        budget: Name of its budget.
+        changed: Settings laid over those of every cell, apart from the machine's.
         outcomes: What was measured for every cell.
         files: The tables and figures written.
     """
 
     recipe: Recipe
+    budget: str
+    changed: Settings
     outcomes: tuple[Outcome, ...]
     files: tuple[Path, ...]
 
@@ -103,6 +111,8 @@ def reproduce(
         holds="another recipe, budget or settings",
     )
     outcomes(recipe, budget, out, changed)  # refuses runs that do not belong there
+    if ray_address is None:  # the machines of a cluster may hold what this one does not
+        _refuse_missing_data(jobs)
     try:
         run_jobs(jobs, workers=workers, ray_address=ray_address, show=show, say=say)
     except BaseException:
@@ -129,6 +139,8 @@ def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproductio
         raise ArgumentError(f"{out}: holds the recipe {recipe.name}, not {name}")
     found = outcomes(recipe, budget, out, changed)
     written = []
+    if (out / "table.csv").exists() and not (out / "runs").exists():
+        raise DataError(f"{out}: holds a table and none of its runs; nothing was written")
     if found:
         for name, text in (
             ("table.md", as_markdown(recipe, budget, found, changed=changed)),
@@ -140,7 +152,7 @@ def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproductio
         written += save_figures(found, out / "figures")
     if recipe.finish is not None:
         written += recipe.finish(out, found)
-    return Reproduction(recipe, found, tuple(written))
+    return Reproduction(recipe, budget, changed, found, tuple(written))
 
 
 def _refuse_what_is_missing(recipe: Recipe, budget: str, changed: Settings) -> None:
@@ -150,6 +162,14 @@ def _refuse_what_is_missing(recipe: Recipe, budget: str, changed: Settings) -> N
             raise ArgumentError(
                 f"{recipe.name}: the paper's budget needs --set {key}=FILE (docs/reproduce.md)"
             )
+
+
+def _refuse_missing_data(jobs: Sequence[Job]) -> None:
+    """Raises what the first of many runs would, if a data set is not there."""
+    for name, root in dict.fromkeys((job.config.data.name, job.config.data.root) for job in jobs):
+        for item in SETS:
+            if item.name == name and item.locate(data_root(root)) is None:
+                load(name, root=root)
 
 
 def _of_the_numbers(changed: Settings, prefix: str = "") -> dict[str, Any]:
@@ -168,6 +188,7 @@ def _claimed(out: Path) -> tuple[Recipe, str, Settings]:
     path = out / _CLAIM
     try:
         content = json.loads(path.read_text())
-        return RECIPES.build(content["recipe"]), content["budget"], content["settings"]
+        check_choice("budget", content["budget"], tuple(BUDGETS))
+        return RECIPES.build(content["recipe"]), content["budget"], dict(content["settings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: cannot be read; no recipe was run here ({error})") from error

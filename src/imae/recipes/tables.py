@@ -33,7 +33,7 @@ def as_markdown(
     caption = published_table(recipe.name)
     if caption is not None:
         lines += [f'In the paper: "{caption}".', ""]
-    lines += [f"Budget `{budget}`: {BUDGETS[budget]}{_but(changed)}. Accuracies in percent.", ""]
+    lines += [_budget_line(budget, changed), ""]
     if ran:
         headings, rows = _sheet(recipe, ran)
         lines.append(f"| {' | '.join(headings)} |")
@@ -53,12 +53,13 @@ def as_markdown(
     return "\n".join(lines)
 
 
-def as_text(recipe: Recipe, outcomes: Sequence[Outcome]) -> str:
-    """The measured numbers for a terminal, the paper's in brackets."""
+def as_text(recipe: Recipe, budget: str, outcomes: Sequence[Outcome], *, changed: Settings) -> str:
+    """The measured numbers for a terminal, the paper's in brackets; see ``as_markdown``."""
     rich_table = import_extra("rich.table", extra="report").Table
     console = import_extra("rich.console", extra="report").Console
     table = rich_table(box=None, pad_edge=False)
-    for heading in ("cell", "chosen", "seeds", *(MEASURES[name][0] for name in recipe.measures)):
+    measures = [MEASURES[name][0] for name in recipe.measures]
+    for heading in ("cell", "chosen", "seeds", *measures, "time"):
         table.add_column(heading, no_wrap=True)
     for outcome in outcomes:
         if outcome.runs:
@@ -68,9 +69,13 @@ def as_text(recipe: Recipe, outcomes: Sequence[Outcome]) -> str:
                 paper = outcome.paper.get(name)
                 beside = "" if paper is None else f" ({paper:.1f})"
                 numbers.append(f"{_shown(outcome.measure(name))}{beside}")
+            time = duration(None if outcome.seconds is None else outcome.seconds.mean)
             seeds = str(len(outcome.runs))
-            table.add_row(outcome.cell.name, _choice(outcome), seeds, *numbers)
+            table.add_row(outcome.cell.name, _choice(outcome), seeds, *numbers, time)
     out = io.StringIO()
+    line = _budget_line(budget, changed)
+    is_beside = any(outcome.paper for outcome in outcomes if outcome.runs)
+    out.write(f"{line} The paper's in brackets.\n" if is_beside else f"{line}\n")
     # Endless, or rich would cut what does not fit; a terminal wraps it.
     console(file=out, width=100_000, color_system=None).print(table)
     return out.getvalue()
@@ -167,6 +172,10 @@ def _seeds(outcome: Outcome) -> str:
     others = {"unfinished": outcome.unfinished, "failed": outcome.failed}
     words = ", ".join(f"{number} {word}" for word, number in others.items() if number)
     return f"{len(outcome.runs)} ({words})" if words else f"{len(outcome.runs)}"
+
+
+def _budget_line(budget: str, changed: Settings) -> str:
+    return f"Budget `{budget}`: {BUDGETS[budget]}{_but(changed)}. Accuracies in percent."
 
 
 def _but(changed: Settings) -> str:

@@ -19,6 +19,10 @@ _CURVES: dict[str, tuple[str, Curve]] = {
     **{f"imae-{T:g}": (f"IMAE, T = {T:g}", IMAE(T)) for T in _T},
 }
 _PRINTED_DIGITS = {"cce": 2, "mae": 2}  # the captions; the table of IMAE has three
+_NOTE = (
+    "The paper draws IMAE's loss as an integral up to p = 1, which does not exist: the weight "
+    "tends to 1 there. Here every loss is counted from p = 1/2."
+)
 
 
 def cells(budget: str) -> tuple[Cell, ...]:
@@ -52,7 +56,7 @@ def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # noqa: AR
         )
     path = folder / "variances.md"
     with whole_file(path) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+        file.write(("\n".join([*lines, "", _NOTE]) + "\n").encode())
     three = {
         heading: curve for heading, curve in map(_CURVES.__getitem__, ("cce", "mae", "imae-8"))
     }
@@ -70,9 +74,6 @@ WEIGHTS = Recipe(
     name="weights",
     title="weight curves and variances, IMAE for T = 16 to 0, the loss by integral (no training)",
     cells=cells,
-    notes=(
-        "The paper draws IMAE's loss as an integral up to p = 1, which does not exist: the weight "
-        "tends to 1 there. Here every loss is counted from p = 1/2."
-    ),
+    notes=_NOTE,
     finish=finish,
 )
