@@ -128,8 +128,8 @@ ABNORMAL_EXAMPLES = Recipe(
     measures=("best", "final", "noisy", "clean", "corrected"),
     notes=(
         "The rows whose given label the network believes least, by their mean margin over the "
-        "second half of the epochs; a red box marks a label that is wrong. The paper's picture is "
-        "chosen by hand."
+        "second half of the epochs; a red box marks a label that is wrong. The paper's picture has "
+        "two rows of video frames besides."
     ),
     finish=finish,
 )
