@@ -38,6 +38,38 @@ def test_a_cell_is_run_resumed_and_its_table_rebuilt(tmp_path, capsys):
     assert (tmp_path / "table.md").read_bytes() == table
 
 
+def test_a_dry_run_shows_the_runs_and_trains_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    command = ["reproduce", "stability", "--budget", "tiny", "--out", str(tmp_path / "out")]
+    assert main([*command, "--only", "printed", *ONE]) == 0
+    capsys.readouterr()
+    assert main([*command, "--only", "printed", "--only", "bounded", "--dry-run", *ONE]) == 0
+    shown = capsys.readouterr().out
+    assert "bound=5.0" in shown
+    assert "2 runs, 1 of them to do; about 0.0 h one after another" in shown
+    assert not list((tmp_path / "out").glob("runs/bounded*"))
+
+
+def test_a_recipe_must_be_named(capsys):
+    assert main(["reproduce", "--resume"]) == 2
+    assert "give the name of a recipe; --list shows all" in capsys.readouterr().err
+    assert main(["reproduce", "--list", "--budget", "big"]) == 2
+    assert "budget must be one of" in capsys.readouterr().err
+
+
+def test_defaults_are_not_taken_for_markup_in_the_help(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    wanted = {
+        "reproduce": ["(short)", "(reproduce/NAME-BUDGET)"],
+        "train": ["(imae_stable)", "(one that suits the data)", "(runs/NAME-TIME)", "(ddp)"],
+        "compare": ["(one that suits the data)", "(123)"],
+    }
+    for command, defaults in wanted.items():
+        assert main([command, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert all(f"[default: {default}]" in shown for default in defaults)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,6 +1,8 @@
 """`imae reproduce`: the tables and figures of the paper, run again."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -9,6 +11,11 @@ from rich.table import Table
 from imae._checks import check_choice
 from imae._extras import import_extra
 from imae.errors import ArgumentError
+from imae.records import RunFolder
+
+if TYPE_CHECKING:
+    from imae.recipes.job import Job
+    from imae.train import Config
 
 _BUDGET = "short"
 
@@ -38,6 +45,7 @@ def reproduce(
         None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`, for every run."
     ),
     root: Path | None = typer.Option(None, help="Folder that holds the data sets."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Show the runs, and train nothing."),
     out: Path | None = typer.Option(None, show_default="reproduce/NAME-BUDGET", help="Folder."),
 ) -> None:
     """Run a table or figure of the paper again, and see its numbers beside the measured ones.
@@ -50,8 +58,8 @@ def reproduce(
     from imae.train import with_settings
 
     check_choice("budget", budget or _BUDGET, tuple(recipes.BUDGETS))
-    others = (only, settings, root, out, ray, resume, jobs > 1, seeds > 1)
-    if name is None and not list_all and not rebuild and any(others):
+    is_asked = any((only, settings, root, out, ray, resume, jobs > 1, seeds > 1, dry_run))
+    if name is None and is_asked and not list_all and not rebuild:
         raise ArgumentError("give the name of a recipe; --list shows all")
     if list_all or (name is None and not rebuild):
         _list(name, budget or _BUDGET)
@@ -60,12 +68,26 @@ def reproduce(
         recipes.RECIPES.find(name)
     folder = out or Path("reproduce") / f"{name}-{budget or _BUDGET}"
     if rebuild:
-        if only or resume or jobs > 1 or seeds > 1 or ray or settings or root or budget or not out:
+        others = (only, resume, jobs > 1, seeds > 1, ray, settings, root, budget, dry_run, not out)
+        if any(others):
             raise ArgumentError("--rebuild trains nothing: give --out, the folder, and no others")
         made = recipes.rebuild(folder, name)
     else:
         assert name is not None
         given = [*(settings or []), *([] if root is None else [f"data.root={root}"])]
+        changed = with_settings({}, given)
+        if dry_run:
+            _show_runs(
+                recipes.plan_jobs(
+                    name,
+                    budget=budget or _BUDGET,
+                    out=folder,
+                    only=only or [],
+                    seeds=seeds,
+                    settings=changed,
+                )
+            )
+            return
         made = recipes.reproduce(
             name,
             budget=budget or _BUDGET,
@@ -75,7 +97,7 @@ def reproduce(
             is_resumed=resume,
             workers=jobs,
             ray_address=ray,
-            settings=with_settings({}, given),
+            settings=changed,
             show=True,
             say=typer.echo,
         )
@@ -99,3 +121,32 @@ def _list(name: str | None, budget: str) -> None:
     for entry in RECIPES:
         table.add_row(entry.name, entry.summary, str(len(entry.build().cells("paper"))))
     Console().print(table)
+
+
+def _show_runs(jobs: "Sequence[Job]") -> None:
+    results = [RunFolder(str(job.config.out)).result() for job in jobs]
+    for job, result in zip(jobs, results, strict=True):
+        state = "to do" if result is None else "done"
+        typer.echo(f"{job.name} ({state}): {_in_words(job.config)}")
+    seconds = [result["seconds"] for result in results if result is not None]
+    left = len(jobs) - len(seconds)
+    line = f"{len(jobs)} runs, {left} of them to do"
+    if seconds and left:
+        hours = left * sum(seconds) / len(seconds) / 3600
+        line += f"; about {hours:.1f} h one after another, by those that are done"
+    typer.echo(line)
+
+
+def _in_words(config: "Config") -> str:
+    data, train, method = config.data, config.train, config.method
+    told = ", ".join(f"{key}={value}" for key, value in method.arguments.items())
+    words = [
+        data.name if data.rows is None else f"{data.rows} rows of {data.name}",
+        config.noise or "no noise",
+        str(config.model.name),
+        f"{method.name} ({told})" if told else method.name,
+        f"{train.epochs} epochs" if train.steps is None else f"{train.steps} steps",
+        f"batches of {train.batch_size}",
+        f"{config.optimizer.name} at {config.optimizer.lr:g}",
+    ]
+    return ", ".join(words)

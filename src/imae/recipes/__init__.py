@@ -5,5 +5,6 @@ from imae.recipes.catalog import RECIPES as RECIPES
 from imae.recipes.compare import compare as compare
 from imae.recipes.compare import split_losses as split_losses
 from imae.recipes.reproduce import Reproduction as Reproduction
+from imae.recipes.reproduce import plan_jobs as plan_jobs
 from imae.recipes.reproduce import rebuild as rebuild
 from imae.recipes.reproduce import reproduce as reproduce

@@ -93,13 +93,11 @@ def reproduce(
         ['imae_values.png', 'imae_values.svg']
     """
     out = Path(out)
-    recipe = RECIPES.build(name)
-    check_choice("budget", budget, tuple(BUDGETS))
     changed = settings or {}
-    _refuse_what_is_missing(recipe, budget, changed)
-    cells = chosen_cells(recipe.cells(budget), only)
-    refuse_what_sets_cells_apart(recipe.cells(budget), changed)
-    jobs = build_jobs(cells, seeds=seeds, folder=out, settings=changed, workers=workers)
+    recipe = RECIPES.build(name)
+    jobs = plan_jobs(
+        name, budget=budget, out=out, only=only, seeds=seeds, workers=workers, settings=changed
+    )
     if jobs and not is_resumed and any(out.glob("runs/*/config.json")):
         raise ArgumentError(
             f"{out}: holds runs already; go on with --resume, or choose another --out"
@@ -120,6 +118,35 @@ def reproduce(
             rebuild(out)
         raise
     return rebuild(out)
+
+
+def plan_jobs(
+    name: str,
+    *,
+    budget: str = "short",
+    out: str | os.PathLike[str],
+    only: Sequence[str] = (),
+    seeds: int = 1,
+    workers: int = 1,
+    settings: Settings | None = None,
+) -> tuple[Job, ...]:
+    """The runs that ``reproduce`` would do with these arguments, done already or not.
+
+    Raises:
+        ArgumentError: If an option cannot be used.
+
+    Examples:
+        >>> jobs = plan_jobs("stability", only=["printed"], out="stability")
+        >>> [job.name for job in jobs], jobs[0].config.train.epochs
+        (['printed-lr=0.1-seed123', 'printed-lr=0.02-seed123'], 20)
+    """
+    recipe = RECIPES.build(name)
+    check_choice("budget", budget, tuple(BUDGETS))
+    changed = settings or {}
+    _refuse_what_is_missing(recipe, budget, changed)
+    cells = chosen_cells(recipe.cells(budget), only)
+    refuse_what_sets_cells_apart(recipe.cells(budget), changed)
+    return build_jobs(cells, seeds=seeds, folder=Path(out), settings=changed, workers=workers)
 
 
 def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproduction:
