@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 
 from imae._checks import check_choice, check_integer, check_interval
@@ -52,3 +53,17 @@ def test_a_choice_lists_what_there_is():
     check_choice("reduction", "mean", ("none", "mean"))
     with pytest.raises(ValueError, match="reduction must be one of none, mean, got 'men'"):
         check_choice("reduction", "men", ("none", "mean"))
+
+
+def test_a_seed_of_all_bits_is_compared_as_it_is():
+    check_interval("seed", 2**64 - 1, low=0, high=2**64, open_high=True)
+    with pytest.raises(ValueError, match="seed must be in"):
+        check_interval("seed", 2**64, low=0, high=2**64, open_high=True)
+
+
+def test_several_numbers_are_not_one():
+    with pytest.raises(ValueError, match="q must be one number"):
+        check_interval("q", np.ones(2), low=0)
+    with pytest.raises(ValueError, match="q must be a number"):
+        check_interval("q", np.str_("8"), low=0)
+    check_interval("q", np.float32(0.5), low=0, high=1)

@@ -21,21 +21,24 @@ def check_interval(
     Raises:
         ArgumentError: If the value lies outside, is infinite, NaN or no number.
     """
-    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+    if isinstance(value, bool | str | bytes) or not isinstance(value, SupportsFloat):
         raise ArgumentError(f"{name} must be a number, got {value!r}")
-    number = _as_float(value)
+    # Whole numbers are compared as they are: a float has not enough digits for a seed.
+    number: float = value if isinstance(value, int) else _as_float(name, value)
     above = number > low if open_low else number >= low
     below = number < high if open_high else number <= high
-    if not (above and below and math.isfinite(number)):
+    if not (above and below and math.isfinite(_as_float(name, value))):
         left, right = "(" if open_low else "[", ")" if open_high else "]"
         raise ArgumentError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
 
 
-def _as_float(value: SupportsFloat) -> float:
+def _as_float(name: str, value: SupportsFloat) -> float:
     try:
         return float(value)
     except OverflowError:  # a whole number of hundreds of digits
         return math.inf
+    except (TypeError, ValueError, RuntimeError):  # an array of several
+        raise ArgumentError(f"{name} must be one number, got {value!r}") from None
 
 
 def check_integer(name: str, value: object, *, low: int) -> None:

@@ -14,4 +14,10 @@ def test_one_file_under_two_names_is_one_file(tmp_path):
         with pytest.raises(ArgumentError, match="is the data itself"):
             refuse_overwriting(str(data), out)
     refuse_overwriting(str(data), tmp_path / "new.csv")
-    refuse_overwriting("digits", data)
+    refuse_overwriting("nowhere.csv", data)
+
+
+def test_a_known_name_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").touch()
+    refuse_overwriting("digits", tmp_path / "digits")

@@ -48,6 +48,9 @@ def test_a_dry_run_shows_the_runs_and_trains_nothing(tmp_path, capsys, monkeypat
     assert "bound=5.0" in shown
     assert "2 runs, 1 of them to do; about 0.0 h one after another" in shown
     assert not list((tmp_path / "out").glob("runs/bounded*"))
+    other = [*command, "--only", "printed", "--dry-run", *ONE, "--set", "train.clip=3"]
+    assert main(other) == 2
+    assert "holds another recipe, budget or settings" in capsys.readouterr().err
 
 
 def test_a_recipe_must_be_named(capsys):

@@ -1,5 +1,3 @@
-import csv
-
 import numpy as np
 import pytest
 
@@ -39,10 +37,8 @@ def test_the_same_table_in_many_dresses(tmp_path, content):
 
 
 def test_a_cell_may_hold_a_long_document(tmp_path):
-    before = csv.field_size_limit()
     values, _ = CsvFile(write(tmp_path, "label,text\na," + "b" * 200_000 + "\n")).read(["text"], [])
     assert len(values["text"][0]) == 200_000
-    assert csv.field_size_limit() == before
 
 
 def test_tabs_separate_in_tsv(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from imae.data.array_images import ArrayImages, channel_statistics
 from imae.data.fitted import fit_preparation, standardise
 from imae.data.hashed_text import hash_text
-from imae.data.split import Data
+from imae.data.split import Data, Split
 from imae.data.table import Table
 from imae.errors import DataError
 
@@ -77,3 +77,12 @@ def test_a_row_that_no_scale_can_hold_is_named(table_split, sign):
     far[1, 1] = sign * 1e28
     largest = fit_preparation(data_of(table_split, train, Table(far))).test.inputs.values
     assert np.isfinite(largest).all()
+
+
+def test_a_column_of_one_value_keeps_its_scale():
+    rows = np.arange(1000)
+    table = Table(np.stack([np.full(1000, 0.1), rows], axis=1))
+    split = Split(table, rows % 2, rows.astype(str), ("a", "b"))
+    fitted = fit_preparation(Data("times", split)).train.inputs
+    assert fitted.std[0] == 1.0
+    assert abs(fitted.values[:, 0]).max() < 1e-9

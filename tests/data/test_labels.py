@@ -62,6 +62,35 @@ def test_a_text_that_is_the_name_of_a_class_means_it():
     assert [names[label] for label in encoded] == written
 
 
+@pytest.mark.parametrize(
+    ("written", "names", "numbers"),
+    [
+        (["1.0", "0.0"], ["1", "0"], [0, 1]),
+        (["10", "2", "2.0"], sorted(map(str, range(12))), [2, 4, 4]),
+        (["1", "2", "1"], ["1", "2", "3"], [0, 1, 0]),
+        ([0, 2], ["1", "2", "3"], [0, 2]),
+        (["0", "1.0"], ["cat", "dog"], [0, 1]),
+    ],
+)
+def test_known_classes_are_named_or_counted(written, names, numbers):
+    (encoded,), _ = encode_labels([column(written)], [], class_names=names)
+    assert encoded.tolist() == numbers
+
+
+def test_each_column_says_by_itself_whether_it_names_known_classes():
+    encoded, _ = encode_labels(
+        [column([0, 1]), column(["dog", "cat"])], [], class_names=["cat", "dog"]
+    )
+    assert [labels.tolist() for labels in encoded] == [[0, 1], [1, 0]]
+    with pytest.raises(DataError, match="label '0' is not one of the classes"):
+        encode_labels([column(["0", "1"])], [], class_names=["1", "2", "3"])
+
+
+def test_a_number_that_no_float_holds_exactly_is_no_class():
+    with pytest.raises(DataError, match="neither a name nor a whole number"):
+        encode_labels([column([1e300, 0.0])], [])
+
+
 def test_names_of_folders_are_taken_as_they_stand():
     folders = LabelColumn("pets", np.array(["0", "1", "2"]), ["nan", "a", "a "], are_names=True)
     _, names = encode_labels([folders], [])

@@ -1,4 +1,5 @@
 import multiprocessing
+import multiprocessing.forkserver as forkserver
 import os
 import signal
 import threading
@@ -36,6 +37,8 @@ def test_a_signal_saves_the_runs_and_they_can_go_on(recipe, tmp_path):
     def stop_when_it_trains():
         while (folder.progress() or {}).get("step", 0) == 0:
             time.sleep(0.05)
+        # As a signal to the whole group does: the process that starts others dies of it.
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=stop_when_it_trains)

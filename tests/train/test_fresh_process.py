@@ -14,7 +14,7 @@ def answer(tmp_path, monkeypatch):
         "def place(queue): queue.put(os.environ.get('IMAE_PLACE'))\n"
         "def folder(queue): queue.put(os.getcwd())\n"
         "def number(queue): queue.put(os.getpid())\n"
-        "def torch(queue): queue.put('torch' in sys.modules)\n"
+        "def parent(queue): queue.put((os.getppid(), 'sklearn.datasets' in sys.modules))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)  # which other processes take over
     module = importlib.import_module("asked")
@@ -41,6 +41,9 @@ def test_each_has_the_environment_and_folder_of_its_moment(answer, tmp_path, mon
     assert answer("place") is None
 
 
-def test_each_is_a_process_of_its_own_that_has_torch_already(answer):
+def test_each_is_a_process_of_its_own_and_all_come_from_one_that_has_loaded_much(answer):
     assert len({os.getpid(), answer("number"), answer("number")}) == 3
-    assert answer("torch") is True
+    first, again = answer("parent"), answer("parent")
+    assert first == again
+    assert first[0] != os.getpid()
+    assert first[1]

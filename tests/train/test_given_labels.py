@@ -46,6 +46,12 @@ def test_parquet_with_class_numbers(tmp_path):
     ]  # fmt: skip
 
 
+def test_labels_of_pandas_with_a_point_mean_the_same_classes(write):
+    path = write("id,label\na,2.0\nb,3.0\nc,5\nd,2.0\n")
+    found = relabel_from_file(make_split(names=("2", "3", "5")), path)
+    assert found.labels.tolist() == [0, 1, 2, 0]
+
+
 def test_a_number_is_a_name_where_classes_are_called_by_numbers(write):
     path = write("id,label\na,2\nb,3\nc,5\nd,2\n")
     assert relabel_from_file(make_split(names=("2", "3", "5")), path).labels.tolist() == [

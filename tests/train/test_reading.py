@@ -71,6 +71,11 @@ def test_options_of_the_data_have_types_of_their_own():
     }
 
 
+def test_columns_with_commas_are_given_as_a_list():
+    content = with_settings(DATA, ['data.options.feature_columns=["f,g", "h"]'])
+    assert content["data"]["options"] == {"feature_columns": ["f,g", "h"]}
+
+
 def test_a_date_in_a_file_is_refused_as_any_other_text():
     with pytest.raises(ArgumentError, match="seed: Input should be a valid integer"):
         build_config(with_settings({**DATA, "seed": datetime.date(2024, 1, 1)}, []))

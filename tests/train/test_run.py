@@ -62,11 +62,12 @@ def test_a_folder_alone_imports_no_code(run, tmp_path, monkeypatch):
     saved = {"num_classes": 3, "input_shape": [1, 6, 6], "network": network}
     save_tensors(run.path / "weights" / "final.pt", saved)
     refusal = "its network is code, own_code:build, .* name it too: --model own_code:build"
-    for model in (None, "own_code:other"):
-        with pytest.raises(DataError, match=refusal):
-            Run(run.path, model=model).load_model()
-        with pytest.raises(DataError, match=refusal):
-            resume(run.path, model=model)
+    with pytest.raises(DataError, match=refusal):
+        Run(run.path).load_model()
+    with pytest.raises(DataError, match=refusal):
+        resume(run.path)
+    with pytest.raises(DataError, match="its network is own_code:build, not own_code:other"):
+        resume(run.path, model="own_code:other")
     assert not (tmp_path / "ran").exists()
     assert Run(run.path, model="own_code:build").load_model()(torch.zeros(2, 36)).shape == (2, 3)
 

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from imae.data.sources.catalog import SOURCES
 from imae.errors import ArgumentError
 
 
@@ -12,5 +13,10 @@ def refuse_overwriting(data: str, out: Path) -> None:
     Raises:
         ArgumentError: If both are one file.
     """
-    if os.path.exists(data) and out.exists() and os.path.samefile(data, out):
+    if (
+        data not in SOURCES
+        and os.path.exists(data)
+        and out.exists()
+        and os.path.samefile(data, out)
+    ):
         raise ArgumentError(f"--out {out}: is the data itself; name another file")

@@ -128,8 +128,9 @@ def _show_runs(jobs: "Sequence[Job]") -> None:
     for job, result in zip(jobs, results, strict=True):
         state = "to do" if result is None else "done"
         typer.echo(f"{job.name} ({state}): {_in_words(job.config)}")
-    seconds = [result["seconds"] for result in results if result is not None]
-    left = len(jobs) - len(seconds)
+    done = [result for result in results if result is not None]
+    seconds = [result["seconds"] for result in done if "seconds" in result]
+    left = len(jobs) - len(done)
     line = f"{len(jobs)} runs, {left} of them to do"
     if seconds and left:
         hours = left * sum(seconds) / len(seconds) / 3600

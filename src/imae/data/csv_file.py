@@ -93,7 +93,7 @@ class CsvFile(ColumnFile):
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Last line's number and the cells of every row, the header first; no blank lines."""
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    longest_cell = csv.field_size_limit(_LONGEST_LINE)
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # of all readers here
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(_lines(file, path), delimiter=delimiter, strict=True)
@@ -109,8 +109,6 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-    finally:
-        csv.field_size_limit(longest_cell)
 
 
 def _lines(file: IO[str], path: Path) -> Iterator[str]:

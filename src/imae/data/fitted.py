@@ -31,7 +31,8 @@ def fit_preparation(data: Data) -> Data:
     if isinstance(train, Table):
         centre = train.values.mean(axis=0, dtype=np.float64)
         scale = train.values.std(axis=0, dtype=np.float64)
-        scale[scale == 0] = 1.0  # a column of one value says nothing
+        # A column of one value says nothing; its deviation is 0 but for rounding.
+        scale[train.values.min(axis=0) == train.values.max(axis=0)] = 1.0
 
         def scaled(split: Split) -> Split:
             assert isinstance(split.inputs, Table), "all splits of one source are of one kind"

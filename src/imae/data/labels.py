@@ -59,38 +59,62 @@ def encode_labels(
         >>> encode_labels([LabelColumn("pets.csv", ids, ["dog", "cat", "dog"])], [])
         ([array([1, 0, 1])], ('cat', 'dog'))
     """
-    if class_names is not None and len(set(class_names)) < len(class_names):
-        raise DataError(f"{train[0].source}: two classes have one name ({_listing(class_names)})")
     columns = [*train, *others]
+    if class_names is not None:
+        return [_encode_known(column, class_names) for column in columns], tuple(class_names)
     written = [_tidy(column) for column in columns]
-    by_name = class_names is not None and all(
-        value in class_names for values in written for value in values
-    )
-    tidy: list[list[int | str]] = [
+    tidy = [
         [_whole(value, column) for value in values]
         for column, values in zip(columns, written, strict=True)
     ]
-    if by_name or not all(isinstance(value, int) for values in tidy for value in values):
+    if all(isinstance(value, int) for values in tidy for value in values):
+        for column, whole in zip(columns, tidy, strict=True):
+            _check_not_negative(column, whole)
+    else:
         tidy = [[str(value) for value in values] for values in written]
-    else:
-        _check_not_negative(columns, tidy)
-    numbers: dict[int | str, int]
-    if class_names is None:
-        numbers = _number(value for values in tidy[: len(train)] for value in values)
-    elif tidy and tidy[0] and isinstance(tidy[0][0], int):
-        numbers = {number: number for number in range(len(class_names))}
-    else:
-        numbers = {name: number for number, name in enumerate(class_names)}
-    if len(numbers) < 2:
-        raise DataError(
-            f"{train[0].source}: {_listing(numbers)} is the only class; "
-            f"there is nothing to tell apart, give rows of at least two"
-        )
+    numbers = _number(value for values in tidy[: len(train)] for value in values)
+    _check_several(numbers, train[0])
     encoded = [
-        _encode(column, values, numbers, known=class_names is not None or index < len(train))
+        _encode(column, values, numbers, known=index < len(train))
         for index, (column, values) in enumerate(zip(columns, tidy, strict=True))
     ]
-    return encoded, tuple(class_names or map(str, numbers))
+    return encoded, tuple(map(str, numbers))
+
+
+def _encode_known(column: LabelColumn, class_names: Sequence[str]) -> NDArray[np.int64]:
+    """Class numbers of a column, for classes that are known.
+
+    Numbers count the classes from 0. Texts are names of classes if any of them is one, and else
+    count them too.
+    """
+    by_name: dict[int | str, int] = {name: number for number, name in enumerate(class_names)}
+    if len(by_name) < len(class_names):
+        raise DataError(f"{column.source}: two classes have one name ({_listing(class_names)})")
+    _check_several(by_name, column)
+    written = _tidy(column)
+    whole = [_whole(value, column) for value in written]
+    by_count: dict[int | str, int] = {number: number for number in range(len(class_names))}
+    if all(isinstance(value, int) for value in written):
+        _check_not_negative(column, whole)
+        return _encode(column, written, by_count, known=True)
+    # What 1.0 and 1 have in common is the 1.
+    names = [
+        str(value) if str(value) in by_name else str(number)
+        for value, number in zip(written, whole, strict=True)
+    ]
+    is_count = all(isinstance(value, int) for value in whole)
+    if is_count and not any(name in by_name for name in names):
+        _check_not_negative(column, whole)
+        return _encode(column, whole, by_count, known=True)
+    return _encode(column, names, by_name, known=True)
+
+
+def _check_several(numbers: Mapping[int | str, int], column: LabelColumn) -> None:
+    if len(numbers) < 2:
+        raise DataError(
+            f"{column.source}: {_listing(numbers)} is the only class; "
+            f"there is nothing to tell apart, give rows of at least two"
+        )
 
 
 def _tidy(column: LabelColumn) -> list[int | str]:
@@ -103,7 +127,7 @@ def _tidy(column: LabelColumn) -> list[int | str]:
             value = value.strip()
         if value is None or value == "" or (_is_nan(value) and not column.are_names):
             raise column.error(row, "the label is missing; fill it in or remove the row")
-        if isinstance(value, float) and value.is_integer():
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
             value = int(value)  # whole numbers beside a missing one become floats in pandas
         if not isinstance(value, int | str):
             raise column.error(row, f"label {value!r} is neither a name nor a whole number")
@@ -128,13 +152,10 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _check_not_negative(
-    columns: Sequence[LabelColumn], tidy: Sequence[Sequence[int | str]]
-) -> None:
-    for column, values in zip(columns, tidy, strict=True):
-        for row, value in enumerate(values):
-            if isinstance(value, int) and value < 0:
-                raise column.error(row, f"label {value} is negative; number the classes from 0")
+def _check_not_negative(column: LabelColumn, values: Sequence[int | str]) -> None:
+    for row, value in enumerate(values):
+        if isinstance(value, int) and value < 0:
+            raise column.error(row, f"label {value} is negative; number the classes from 0")
 
 
 def _number(values: Iterable[int | str]) -> dict[int | str, int]:

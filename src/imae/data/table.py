@@ -46,10 +46,10 @@ class Table(Inputs):
                 f"got {self.values.dtype} of shape {self.values.shape}"
             )
         # The sum of a column is finite only if all of it is: no mask of the table's size.
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             totals = self.values.sum(axis=0, dtype=np.float64)
         for column, total in enumerate(totals):
-            if not np.isfinite(total):
+            if not np.isfinite(total) and not np.isfinite(self.values[:, column]).all():
                 row = int(np.isfinite(self.values[:, column]).argmin())
                 value = self.values[row, column]
                 raise DataError(f"row {row}, column {column} is {value}; features must be finite")

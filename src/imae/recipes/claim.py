@@ -20,18 +20,30 @@ def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
     Raises:
         ArgumentError: If the file says something else or is damaged, or the folder is none.
     """
+    check_claim(path, content, holds=holds)
+    with whole_file(path) as file:
+        file.write(_text(content))
+
+
+def check_claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
+    """Refuses a folder that is for something else, and writes nothing; see ``claim``.
+
+    Raises:
+        ArgumentError: If the file says something else or is damaged, or the folder is none.
+    """
     for folder in path.parents:
         if folder.exists() and not folder.is_dir():
             raise ArgumentError(f"{folder}: is a file, and --out names a folder")
-    text = json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
-    if path.exists() and path.read_bytes() != text:
+    if path.exists() and path.read_bytes() != _text(content):
         if not _is_json(path.read_bytes()):
             raise ArgumentError(
                 f"{path}: is damaged; delete it, and the same command again goes on"
             )
         raise ArgumentError(f"{path.parent}: holds {holds}; choose another --out")
-    with whole_file(path) as file:
-        file.write(text)
+
+
+def _text(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
 
 
 def _is_json(text: bytes) -> bool:

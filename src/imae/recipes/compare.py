@@ -94,7 +94,7 @@ def compare(
         )
     except Stopped as stopped:  # here nothing has to be said to go on
         raise Stopped("stopped; the same command goes on", stopped.code) from None
-    return [Run(str(config.out)) for config in configs]
+    return [Run(str(config.out), model=config.model.name) for config in configs]
 
 
 def _cells(

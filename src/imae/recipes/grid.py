@@ -105,6 +105,11 @@ def refuse_what_sets_cells_apart(cells: Sequence[Cell], settings: Settings) -> N
             )
 
 
+def waiting_jobs(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs whose run has not finished."""
+    return [job for job in jobs if RunFolder(str(job.config.out)).result() is None]
+
+
 def run_jobs(
     jobs: Sequence[Job],
     *,
@@ -127,7 +132,7 @@ def run_jobs(
         Stopped: If Ctrl-C or SIGTERM ended it; the same call goes on.
         ImaeError: If runs failed; the others have been done.
     """
-    waiting = [job for job in jobs if RunFolder(str(job.config.out)).result() is None]
+    waiting = waiting_jobs(jobs)
     if len(waiting) < len(jobs):
         say(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are done already")
     if not waiting:

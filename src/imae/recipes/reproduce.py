@@ -18,9 +18,15 @@ from imae.errors import ArgumentError, DataError
 from imae.recipes.budgets import BUDGETS
 from imae.recipes.catalog import RECIPES
 from imae.recipes.cell_config import is_of_the_place
-from imae.recipes.claim import claim
+from imae.recipes.claim import check_claim, claim
 from imae.recipes.figures import save_figures
-from imae.recipes.grid import build_jobs, chosen_cells, refuse_what_sets_cells_apart, run_jobs
+from imae.recipes.grid import (
+    build_jobs,
+    chosen_cells,
+    refuse_what_sets_cells_apart,
+    run_jobs,
+    waiting_jobs,
+)
 from imae.recipes.job import Job
 from imae.recipes.outcome import Outcome, outcomes
 from imae.recipes.recipe import Recipe, Settings
@@ -28,6 +34,7 @@ from imae.recipes.tables import as_csv, as_markdown
 from imae.report.settings import flatten
 
 _CLAIM = "reproduce.json"
+_OTHERS = "another recipe, budget or settings"
 
 
 @dataclass(frozen=True)
@@ -103,14 +110,9 @@ def reproduce(
             f"{out}: holds runs already; go on with --resume, or choose another --out"
         )
     import_extra("matplotlib", extra="plot")  # before the first run, not after the last
-    claim(
-        out / _CLAIM,
-        {"recipe": recipe.name, "budget": budget, "settings": _of_the_numbers(changed)},
-        holds="another recipe, budget or settings",
-    )
-    outcomes(recipe, budget, out, changed)  # refuses runs that do not belong there
+    claim(out / _CLAIM, _content(recipe, budget, changed), holds=_OTHERS)
     if ray_address is None:  # the machines of a cluster may hold what this one does not
-        _refuse_missing_data(jobs)
+        _refuse_missing_data(waiting_jobs(jobs))
     try:
         run_jobs(jobs, workers=workers, ray_address=ray_address, show=show, say=say)
     except BaseException:
@@ -133,7 +135,8 @@ def plan_jobs(
     """The runs that ``reproduce`` would do with these arguments, done already or not.
 
     Raises:
-        ArgumentError: If an option cannot be used.
+        ArgumentError: If an option cannot be used, or the folder is for other runs.
+        DataError: If the folder holds a run that does not belong there.
 
     Examples:
         >>> jobs = plan_jobs("stability", only=["printed"], out="stability")
@@ -146,7 +149,10 @@ def plan_jobs(
     _refuse_what_is_missing(recipe, budget, changed)
     cells = chosen_cells(recipe.cells(budget), only)
     refuse_what_sets_cells_apart(recipe.cells(budget), changed)
-    return build_jobs(cells, seeds=seeds, folder=Path(out), settings=changed, workers=workers)
+    jobs = build_jobs(cells, seeds=seeds, folder=Path(out), settings=changed, workers=workers)
+    check_claim(Path(out) / _CLAIM, _content(recipe, budget, changed), holds=_OTHERS)
+    outcomes(recipe, budget, Path(out), changed)  # refuses runs that do not belong there
+    return jobs
 
 
 def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproduction:
@@ -166,7 +172,7 @@ def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproductio
         raise ArgumentError(f"{out}: holds the recipe {recipe.name}, not {name}")
     found = outcomes(recipe, budget, out, changed)
     written = []
-    if (out / "table.csv").exists() and not (out / "runs").exists():
+    if (out / "table.csv").exists() and not any(out.glob("runs/*")):
         raise DataError(f"{out}: holds a table and none of its runs; nothing was written")
     if found:
         for name, text in (
@@ -189,6 +195,11 @@ def _refuse_what_is_missing(recipe: Recipe, budget: str, changed: Settings) -> N
             raise ArgumentError(
                 f"{recipe.name}: the paper's budget needs --set {key}=FILE (docs/reproduce.md)"
             )
+
+
+def _content(recipe: Recipe, budget: str, changed: Settings) -> dict[str, Any]:
+    """What a folder is for."""
+    return {"recipe": recipe.name, "budget": budget, "settings": _of_the_numbers(changed)}
 
 
 def _refuse_missing_data(jobs: Sequence[Job]) -> None:
@@ -217,5 +228,5 @@ def _claimed(out: Path) -> tuple[Recipe, str, Settings]:
         content = json.loads(path.read_text())
         check_choice("budget", content["budget"], tuple(BUDGETS))
         return RECIPES.build(content["recipe"]), content["budget"], dict(content["settings"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read; no recipe was run here ({error})") from error

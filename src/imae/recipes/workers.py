@@ -2,6 +2,8 @@
 
 import contextlib
 import multiprocessing
+import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -31,34 +33,44 @@ def run_at_once(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | 
         while waiting or running:
             while waiting and len(running) < workers:
                 running.append(_Worker(waiting.pop(0)))
-            wait([worker.process.sentinel for worker in running], _SECONDS_BETWEEN_LOOKS)
+            ready = wait([worker.receiver for worker in running], _SECONDS_BETWEEN_LOOKS)
             if request.signal:
                 raise Stopped("stopped; the same command with --resume goes on", request.code)
-            for worker in [each for each in running if not each.process.is_alive()]:
+            for worker in [each for each in running if each.receiver in ready]:
                 running.remove(worker)
                 yield worker.job, worker.problem()
 
 
 class _Worker:
-    """A process that does one job, and the pipe on which it says what went wrong."""
+    """A process that does one job, and the pipe on which it says what went wrong.
+
+    The pipe tells when it has ended. What multiprocessing knows of it comes from the process that
+    started it, which a signal to all of them ends before the runs have saved.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._receiver, sender = multiprocessing.Pipe(duplex=False)
-        self.process = fresh_process(_work, job.content(), sender)
-        self.process.start()
+        self.receiver, sender = multiprocessing.Pipe(duplex=False)
+        self._process = fresh_process(_work, job.content(), sender)
+        self._process.start()
         sender.close()
 
     def problem(self) -> str | None:
-        """What went wrong, or None; only for a process that has ended."""
-        self.process.join()
+        """What went wrong, or None; waits until the process has said so, or has ended."""
         try:
-            said: str | None = self._receiver.recv()
+            said: str | None = self.receiver.recv()
         except EOFError:
-            return f"its process ended without a word (exit code {self.process.exitcode})"
+            self._process.join()
+            return f"its process ended without a word (exit code {self._process.exitcode})"
         finally:
-            self._receiver.close()
+            self.receiver.close()
         return said
+
+    def ask_to_stop(self) -> None:
+        """Sends SIGTERM, at which a run saves and leaves."""
+        assert self._process.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGTERM)
 
 
 def _work(content: Mapping[str, Any], sender: Connection) -> None:
@@ -70,6 +82,6 @@ def _work(content: Mapping[str, Any], sender: Connection) -> None:
 
 def _stop(running: Sequence[_Worker]) -> None:
     for worker in running:
-        worker.process.terminate()  # a run that gets SIGTERM saves and leaves
+        worker.ask_to_stop()
     for worker in running:
-        worker.process.join()
+        worker.problem()

@@ -224,6 +224,17 @@ class Config(_Section):
         default=(), description="Further logs: csv, tensorboard, wandb, mlflow."
     )
 
+    def resume_command(self, folder: object) -> str:
+        """The command that goes on with a run of these settings in this folder.
+
+        Examples:
+            >>> Config(data={"name": "digits"}).resume_command("runs/a")
+            'imae train --resume runs/a'
+        """
+        name = self.model.name or ""
+        code = f" --model {name}" if ":" in name else ""  # which a folder alone does not import
+        return f"imae train --resume {folder}{code}"
+
     @field_validator("noise")
     @classmethod
     def _known_noise(cls, noise: str | None) -> str | None:

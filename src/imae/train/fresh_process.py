@@ -1,4 +1,4 @@
-"""Processes that take over this one's environment and nothing else, and start quickly."""
+"""Processes that share nothing with this one, and start quickly."""
 
 import multiprocessing
 import os
@@ -24,7 +24,11 @@ def fresh_context() -> BaseContext:
 
 
 def fresh_process(work: Callable[..., object], *arguments: Any) -> BaseProcess:
-    """A process, not yet started, that will call ``work(*arguments)``."""
+    """A process, not yet started, that will call ``work(*arguments)``.
+
+    The call sees the environment of now. What was read when modules were loaded, such as
+    ``OMP_NUM_THREADS``, is that of the first process.
+    """
     # The server keeps the environment of the moment it was started in.
     return fresh_context().Process(  # type: ignore[attr-defined, no-any-return]
         target=_call, args=(dict(os.environ), work, arguments)

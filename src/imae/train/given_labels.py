@@ -1,5 +1,6 @@
 """Labels from a file in place of those that the data brings along."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,8 @@ def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()
     numbers = _numbers(split.class_names)
     labels = np.empty(len(split), np.int64)
     for row, place in enumerate(places):
-        number = numbers.get(written[place])
+        # Data whose labels stand as 1.0 has a class called 1.
+        number = numbers.get(written[place], numbers.get(re.sub(r"\.0+$", "", written[place])))
         if number is None:
             raise DataError(
                 f"{path}: row {str(ids[place])!r}: label {written[place]!r} is none of the "

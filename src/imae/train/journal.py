@@ -118,7 +118,8 @@ class Journal:
 
     def stopped(self, state: State) -> str:
         """Notes that a signal ended the run; the line says how to go on."""
-        line = f"stopped after step {state.step}; go on with: imae train --resume {self.run.path}"
+        command = state.config.resume_command(self.run.path)
+        line = f"stopped after step {state.step}; go on with: {command}"
         self._progress(state, "stopped", line)
         return line
 

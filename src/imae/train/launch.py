@@ -130,9 +130,9 @@ def train_here(config: Config, folder: Path, *, is_resumed: bool, show: bool) ->
             is_lost = state.ranks.number > 1 and lost_a_process(error)
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             with contextlib.suppress(ImaeError):
-                journal.failed(state, lost_line(folder) if is_lost else reason)
+                journal.failed(state, lost_line(config, folder) if is_lost else reason)
             if is_lost:
-                raise ImaeError(lost_line(folder)) from error
+                raise ImaeError(lost_line(config, folder)) from error
             raise
     return folder
 

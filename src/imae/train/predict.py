@@ -169,8 +169,8 @@ def load_network(run: Run, which: str) -> Network:
                 f"the final ones"
             )
         raise DataError(
-            f"{run.path}: has no {which} weights yet; finish it with: imae train --resume "
-            f"{run.path}"
+            f"{run.path}: has no {which} weights yet; finish it with: "
+            f"{run.config.resume_command(run.path)}"
         )
     return run.load_model(which)
 

@@ -65,7 +65,7 @@ def start_processes(
     said: list[ImaeError] = []
     while not errors.empty():
         said.append(errors.get())
-    _raise_first(said, [worker.exitcode for worker in workers], folder)
+    _raise_first(said, [worker.exitcode for worker in workers], config.resume_command(folder))
 
 
 def lost_a_process(error: Exception) -> bool:
@@ -76,12 +76,12 @@ def lost_a_process(error: Exception) -> bool:
     return is_named or re.search(r"[Cc]onnection|by peer|[Gg]loo|NCCL", str(error)) is not None
 
 
-def lost_line(folder: Path) -> str:
+def lost_line(config: Config, folder: Path) -> str:
     """What a process says that has lost another."""
-    return f"{_LOST}; go on with: imae train --resume {folder}"
+    return f"{_LOST}; go on with: {config.resume_command(folder)}"
 
 
-def _raise_first(said: list[ImaeError], codes: list[int | None], folder: Path) -> None:
+def _raise_first(said: list[ImaeError], codes: list[int | None], command: str) -> None:
     """Raises what explains best why processes ended as they did; nothing if all is well."""
     for error in said:
         if isinstance(error, Stopped):
@@ -97,7 +97,7 @@ def _raise_first(said: list[ImaeError], codes: list[int | None], folder: Path) -
     rank = (silent or failed)[0]
     raise ImaeError(
         f"process {rank} of {len(codes)} ended without a word (exit code {codes[rank]}); "
-        f"go on with: imae train --resume {folder}"
+        f"go on with: {command}"
     )
 
 

@@ -12,6 +12,7 @@ from imae.errors import ArgumentError
 from imae.train.config import Config
 
 # Keys below these are free: they go to the data set, the network or the method.
+_FEATURES = "data.options.feature_columns"
 _FREE = {"data.options", "model.arguments", "method.arguments"}
 
 
@@ -119,7 +120,7 @@ def _settings(section: type[BaseModel], prefix: str) -> Iterator[Setting]:
 def _value(key: str, text: str) -> Any:
     if text.lower() in ("none", "null"):
         return None
-    if key in ("schedule.at", "log", "data.options.feature_columns"):
+    if key in ("schedule.at", "log") or (key == _FEATURES and not text.startswith("[")):
         return [part for part in text.split(",") if part]
     if key.startswith("data.options.") and key.endswith("_column"):
         return text  # the name of a column may look like a number

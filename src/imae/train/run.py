@@ -22,13 +22,17 @@ class Run:
             come from anybody, imports nothing.
 
     Raises:
-        DataError: If there is no run.
+        DataError: If there is no run, or its network is another.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, model: str | None = None) -> None:
         self.folder = RunFolder(path)
         self.config: Config = build_config(self.folder.config())
         self._trusted_model = model
+        if model not in (None, self.config.model.name):
+            raise DataError(
+                f"{self.folder.path}: its network is {self.config.model.name}, not {model}"
+            )
 
     @property
     def path(self) -> Path:
