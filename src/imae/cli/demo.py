@@ -1,4 +1,4 @@
-"""`imae demo`: the paper's point on the embedded digits, in two minutes."""
+"""`imae demo`: the paper's point on the embedded digits, in a minute or two."""
 
 import os
 from pathlib import Path
