@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -75,31 +75,19 @@ def reproduce(
     else:
         assert name is not None
         given = [*(settings or []), *([] if root is None else [f"data.root={root}"])]
-        changed = with_settings({}, given)
+        chosen: dict[str, Any] = {
+            "budget": budget or _BUDGET,
+            "out": folder,
+            "only": only or [],
+            "seeds": seeds,
+            "workers": jobs,
+            "settings": with_settings({}, given),
+        }
         if dry_run:
-            _show_runs(
-                recipes.plan_jobs(
-                    name,
-                    budget=budget or _BUDGET,
-                    out=folder,
-                    only=only or [],
-                    seeds=seeds,
-                    settings=changed,
-                )
-            )
+            _show_runs(recipes.plan_jobs(name, **chosen))
             return
         made = recipes.reproduce(
-            name,
-            budget=budget or _BUDGET,
-            out=folder,
-            only=only or [],
-            seeds=seeds,
-            is_resumed=resume,
-            workers=jobs,
-            ray_address=ray,
-            settings=changed,
-            show=True,
-            say=typer.echo,
+            name, **chosen, is_resumed=resume, ray_address=ray, show=True, say=typer.echo
         )
     if any(outcome.runs for outcome in made.outcomes):
         typer.echo(as_text(made.recipe, made.budget, made.outcomes, changed=made.changed))
