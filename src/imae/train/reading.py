@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from imae.errors import ArgumentError
 from imae.train.config import Config
 
-# Keys below these are free: they go to the data set, the network or the method.
 _FEATURES = "data.options.feature_columns"
+# Keys below these are free: they go to the data set, the network or the method.
 _FREE = {"data.options", "model.arguments", "method.arguments"}
 
 
