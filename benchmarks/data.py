@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from imae._draws import numpy_generator, torch_generator
 from imae.data import ArrayImages, Batches, ImageFiles, Split
-from imae.data.draws import numpy_generator, torch_generator
 from imae.data.image_files import SUFFIXES
 
 NUM_ROWS = 60_000  # CIFAR-10's training and test images together

@@ -46,8 +46,8 @@ from imae.train.display import Display
 from imae.train.environment import pinned
 from imae.train.journal import Journal
 from imae.train.loop import train_step
+from imae.train.processes import StopRequest
 from imae.train.setup import build_fabric, setup
-from imae.train.signals import StopRequest
 from imae.train.state import State
 
 BATCH_SIZE = 128

@@ -2,8 +2,7 @@ import sys
 
 import pytest
 
-from imae._extras import import_extra
-from imae.errors import MissingExtraError
+from imae.errors import MissingExtraError, import_extra
 
 
 def test_gives_the_module():

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from imae._files import whole_file
+from imae.records.files import whole_file
 
 
 def test_writes_and_replaces(tmp_path):
@@ -36,7 +36,7 @@ def test_a_killed_process_leaves_the_old_file(tmp_path):
     path = tmp_path / "labels.csv"
     path.write_bytes(b"old")
     program = (
-        "import os, signal, sys\nfrom imae._files import whole_file\n"
+        "import os, signal, sys\nfrom imae.records.files import whole_file\n"
         "with whole_file(sys.argv[1]) as file:\n"
         "    file.write(b'x' * 100000); file.flush(); os.kill(os.getpid(), signal.SIGKILL)"
     )

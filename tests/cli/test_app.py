@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from imae.cli import catalogs
+from imae.cli import list as catalogs
 from imae.cli.app import main
 
 

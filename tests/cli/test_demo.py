@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from imae.cli import demo
+from imae.cli import compare as demo
 from imae.cli.app import main
 from imae.report import as_csv, as_markdown, read_runs, table
 

@@ -3,7 +3,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from imae.cli.noise import register
+from imae.cli.data import register
 from imae.errors import ArgumentError
 from imae.noise import read_manifest
 

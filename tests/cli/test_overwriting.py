@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from imae.cli.overwriting import refuse_overwriting
+from imae.cli.options import refuse_overwriting
 from imae.errors import ArgumentError
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from imae.cli.settings import gather_settings
+from imae.cli.options import gather_settings
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 
 import imae.curves
 from imae.curves import AGCE, CCE, GCE, IMAE, MAE, Curve, FromWeight, Scale, Sum, Window
-from imae.curves.base import SATURATED
+from imae.curves.curve import SATURATED
 
 CLASSES = [
     value

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from imae.curves.quadrature import integrate_from_zero
+from imae.curves.from_weight import integrate_from_zero
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from imae.data.array_images import ArrayImages
+from imae.data.features import Table
+from imae.data.images import ArrayImages
 from imae.data.split import Split
-from imae.data.table import Table
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from imae.data.array_file import load_array_file, read_inputs
-from imae.data.array_images import ArrayImages
-from imae.data.table import Table
+from imae.data.arrays import load_array_file, read_inputs
+from imae.data.features import Table
+from imae.data.images import ArrayImages
 from imae.errors import DataError
 
 Y = np.array([0, 1, 1, 0])

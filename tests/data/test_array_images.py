@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from imae.data.array_images import channel_statistics, normalise
-from imae.data.draws import row_draws, torch_generator
+from imae._draws import row_draws, torch_generator
+from imae.data.images import channel_statistics, normalise
 from imae.errors import ArgumentError, DataError
 
 ROWS = np.array([5, 31, 0, 17, 39, 8])

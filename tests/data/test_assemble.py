@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
-from imae.data.table import Table
+from imae.data.features import Table
 from imae.errors import DataError
 
 

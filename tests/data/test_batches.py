@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from imae.data.batches import Batches
+from imae.data.features import Table
 from imae.data.image_files import ImageFiles
 from imae.data.split import Split
-from imae.data.table import Table
 from imae.errors import ArgumentError, DataError, MissingExtraError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")

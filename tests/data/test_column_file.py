@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imae.data.column_file import ColumnFile, first_unfit
+from imae.data.columns import ColumnFile, first_unfit
 from imae.errors import DataError
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from imae.data.confine import confined_names
+from imae.data.image_files import confined_names
 from imae.errors import DataError
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from imae.data import csv_file
-from imae.data.csv_file import CsvFile
+from imae.data import table_file as csv_file
+from imae.data.table_file import CsvFile
 from imae.errors import DataError
 
 PLAIN = "label,x,y\ncat,1,2\ndog,3,4.5\n"

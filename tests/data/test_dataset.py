@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from imae.data.batches import Batches
-from imae.data.dataset import from_dataset
+from imae.data.torch_dataset import from_dataset
 from imae.errors import ArgumentError, DataError
 
 

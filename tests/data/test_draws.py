@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from imae.data.draws import numpy_generator, row_draws, torch_generator
+from imae._draws import numpy_generator, row_draws, torch_generator
 
 
 def key() -> torch.Generator:

@@ -3,10 +3,10 @@ import pytest
 import torch
 from torch import nn
 
-from imae.data.features import extract_features
+from imae.data.extract import extract_features
+from imae.data.features import Table
 from imae.data.image_files import ImageFiles
 from imae.data.split import Split
-from imae.data.table import Table
 from imae.errors import ArgumentError, DataError
 
 

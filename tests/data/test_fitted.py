@@ -3,11 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from imae.data.array_images import ArrayImages, channel_statistics
-from imae.data.fitted import fit_preparation, standardise
-from imae.data.hashed_text import hash_text
+from imae.data.features import Table, hash_text
+from imae.data.images import ArrayImages, channel_statistics
+from imae.data.preparation import fit_preparation, standardise
 from imae.data.split import Data, Split
-from imae.data.table import Table
 from imae.errors import DataError
 
 

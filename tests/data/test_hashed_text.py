@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from imae.data.hashed_text import hash_text
+from imae.data.features import hash_text
 
 TEXTS = ["a good film, really good", "", "ein guter Film", "a good film, really good", "🎬 film"]
 

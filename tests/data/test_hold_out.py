@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from imae.data.hold_out import hold_out
+from imae.data.split import hold_out
 from imae.errors import ArgumentError
 
 LABELS = [0] * 50 + [1] * 30 + [2] * 17 + [3] * 3

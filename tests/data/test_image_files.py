@@ -6,9 +6,9 @@ import pytest
 import torch
 from PIL import Image
 
-from imae.data.array_images import normalise
-from imae.data.draws import row_draws, torch_generator
+from imae._draws import row_draws, torch_generator
 from imae.data.image_files import ImageFiles, decode
+from imae.data.images import normalise
 from imae.errors import ArgumentError, DataError
 
 NAMES = ("cat/0.jpg", "dog/0.jpg", "dog/3.jpg")

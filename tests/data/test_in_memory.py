@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from imae.data.array_images import ArrayImages
-from imae.data.image_folder import load_image_folder
-from imae.data.in_memory import read_into_memory
+from imae.data.folder import load_image_folder
+from imae.data.image_files import read_into_memory
+from imae.data.images import ArrayImages
 from imae.data.split import Data
 from imae.errors import ArgumentError, DataError
 

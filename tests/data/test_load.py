@@ -16,8 +16,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from imae.data.array_images import ArrayImages
 from imae.data.batches import Batches
+from imae.data.images import ArrayImages
 from imae.data.load import LAYOUTS, load
 from imae.errors import ArgumentError, DataError
 

@@ -3,10 +3,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from imae.data.hashed_text import hash_text
+from imae.data.features import Table, hash_text
 from imae.data.image_files import ImageFiles
-from imae.data.manifest import load_manifest
-from imae.data.table import Table
+from imae.data.table import load_manifest
 from imae.errors import DataError
 
 

@@ -5,7 +5,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from imae.data.parquet_file import ParquetFile
+from imae.data.table_file import ParquetFile
 from imae.errors import DataError
 
 

@@ -4,11 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imae.data.array_images import ArrayImages
-from imae.data.hashed_text import hash_text
+from imae.data.features import Table, hash_text
 from imae.data.image_files import ImageFiles
+from imae.data.images import ArrayImages
 from imae.data.preparation import describe_preparation, without_rows
-from imae.data.table import Table
 from imae.errors import DataError
 
 TABLE = Table(np.zeros((2, 2), np.float32), columns=("a", "b"), mean=(0.1, 2.0), std=(1 / 3, 1.0))

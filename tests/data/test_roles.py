@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imae.data.column_file import ColumnFile
-from imae.data.roles import find_roles
+from imae.data.columns import ColumnFile, find_roles
 from imae.errors import ArgumentError, DataError
 
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from imae.data.features import Table
 from imae.data.split import Data, Skipped, Split
-from imae.data.table import Table
 from imae.errors import DataError
 
 

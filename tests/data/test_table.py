@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from imae.data.table import Table
+from imae.data.features import Table
 from imae.errors import DataError
 
 

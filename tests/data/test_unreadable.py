@@ -3,9 +3,8 @@ import os
 import numpy as np
 import pytest
 
-from imae.data.image_folder import load_image_folder
+from imae.data.folder import check_present, drop_unreadable, load_image_folder
 from imae.data.split import Data
-from imae.data.unreadable import check_present, drop_unreadable
 from imae.errors import ArgumentError, DataError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")

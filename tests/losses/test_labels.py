@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from imae.curves import CCE
 from imae.losses import curve_loss
-from imae.losses.labels import (
+from imae.losses.arguments import (
     Labels,
     check_labels,
     is_plain,

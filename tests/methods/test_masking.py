@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from imae.data.draws import torch_generator
+from imae._draws import torch_generator
 from imae.errors import ArgumentError
 from imae.methods import Facts, Masking, Rows
 

@@ -1,6 +1,6 @@
 import pytest
 
-from imae.methods.renewal import is_renewal
+from imae.methods.method import is_renewal
 
 
 def renewals(num_epochs, **parts):

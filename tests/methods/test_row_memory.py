@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from imae.methods.row_memory import RowMemory
+from imae.methods.method import RowMemory
 
 
 def test_what_is_written_is_read_and_the_rest_stays():

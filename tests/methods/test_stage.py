@@ -1,6 +1,6 @@
 import pytest
 
-from imae.methods.stage import first_stage
+from imae.methods.method import first_stage
 
 
 @pytest.mark.parametrize(

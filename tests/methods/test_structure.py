@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from imae.errors import ArgumentError, DataError
-from imae.methods.structure import Structure
+from imae.methods.matrix import Structure
 
 
 def test_everything_is_open_where_nothing_is_known():

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from imae.errors import ArgumentError
-from imae.models.cifar_resnet import CIFARResNet
+from imae.models.resnet import CIFARResNet
 
 
 @pytest.mark.parametrize(

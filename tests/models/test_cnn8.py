@@ -4,7 +4,7 @@ from torch import nn
 
 from imae.errors import ArgumentError
 from imae.models.catalog import build
-from imae.models.cnn8 import CNN8
+from imae.models.small import CNN8
 
 
 def test_layers_are_those_of_the_authors_code():

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from imae.errors import ArgumentError
-from imae.models.custom import CustomNetwork, build_custom
-from imae.models.network import Network
+from imae.models.network import CustomNetwork, Network, build_custom
 
 MODULE = """
 from torch import nn

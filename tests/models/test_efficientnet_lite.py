@@ -7,8 +7,7 @@ from torch import nn
 
 from imae.errors import ArgumentError
 from imae.models.efficientnet_lite import EfficientNetLite
-from imae.models.pretrained import PUBLISHED_INPUTS, pretrained_weights
-from imae.models.weights import load_weights
+from imae.models.weights import PUBLISHED_INPUTS, load_weights, pretrained_weights
 
 # sha256 over the lines "name shape" of the published files, in their order, and the number of
 # parameters in them; made from the three packages of version 0.1.0.

@@ -5,8 +5,8 @@ from torch.nn import functional
 
 from imae.errors import ArgumentError
 from imae.models.catalog import build
-from imae.models.imagenet_resnet import ResNet50
 from imae.models.network import Network
+from imae.models.resnet import ResNet50
 
 
 @pytest.fixture(scope="module")

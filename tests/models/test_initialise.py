@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from imae.models.initialise import he_normal
+from imae.models.network import he_normal
 
 
 def drawn(layer: nn.Conv2d) -> Tensor:

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from imae.errors import ArgumentError, DataError, MissingExtraError
-from imae.models import pretrained
+from imae.models import weights as pretrained
 from imae.models.catalog import MODELS
-from imae.models.pretrained import PUBLISHED_INPUTS, pretrained_weights
+from imae.models.weights import PUBLISHED_INPUTS, pretrained_weights
 
 CONTENT = b"weights"
 

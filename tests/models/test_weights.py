@@ -12,7 +12,7 @@ from torch import nn
 
 from imae.errors import DataError, MissingExtraError
 from imae.models.catalog import build
-from imae.models.custom import CustomNetwork
+from imae.models.network import CustomNetwork
 from imae.models.weights import Mismatch, WeightsReport, load_weights
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from imae._draws import draw_normal, seeded
 from imae.errors import ArgumentError
 from imae.noise.asymmetric import CIFAR10_MAPPING
 from imae.noise.catalog import KINDS
-from imae.noise.draws import draw_normal, seeded
 
 NUM_ROWS = 5000
 FEATURES = 0.3 * draw_normal((NUM_ROWS, 8), seeded(5))

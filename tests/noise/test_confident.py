@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from imae._draws import seeded
 from imae.errors import ArgumentError
-from imae.noise.confident import as_probabilities, confident_classes
-from imae.noise.draws import seeded
+from imae.noise.estimate import as_probabilities, confident_classes
 
 
 def test_confidence_is_that_of_a_plain_loop():

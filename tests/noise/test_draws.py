@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from imae._draws import choose_rows, draw_by_class, draw_by_row, draw_normal, seeded
 from imae.errors import ArgumentError
-from imae.noise.draws import choose_rows, draw_by_class, draw_by_row, draw_normal, seeded
 
 
 def test_a_seed_has_its_own_stream():

@@ -5,16 +5,15 @@ import pytest
 import torch
 from scipy import stats
 
+from imae._draws import seeded
 from imae.errors import ArgumentError
-from imae.noise.confident import confident_classes
-from imae.noise.draws import seeded
 from imae.noise.estimate import (
+    confident_classes,
     estimate_noise_rate,
     estimate_transition,
     estimate_transition_from_anchors,
 )
-from imae.noise.symmetric import symmetric
-from imae.noise.transition import from_transition
+from imae.noise.transition import from_transition, symmetric
 
 TRANSITION = np.array([[0.7, 0.3, 0.0], [0.1, 0.8, 0.1], [0.0, 0.05, 0.95]])
 

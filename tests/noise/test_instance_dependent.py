@@ -3,8 +3,8 @@ import pytest
 import torch
 from scipy import stats
 
+from imae._draws import draw_normal, seeded
 from imae.errors import ArgumentError
-from imae.noise.draws import draw_normal, seeded
 from imae.noise.instance_dependent import instance_dependent
 
 CLEAN = np.arange(20_000) % 5

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from imae.errors import ArgumentError, DataError
 from imae.noise.manifest import read_manifest, write_manifest
-from imae.noise.symmetric import symmetric
-from imae.noise.transition import from_transition
+from imae.noise.transition import from_transition, symmetric
 
 CLEAN = [0, 1, 2, 0, 1]
 IDS = ["a", "b", "c", "d", "e"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from imae.errors import ArgumentError
 from imae.noise.open_set import open_set
-from imae.noise.symmetric import symmetric
+from imae.noise.transition import symmetric
 
 IMAGES = np.zeros((1000, 3, 4, 4), dtype=np.uint8)
 OUTSIDE = np.arange(1, 201, dtype=np.uint8)[:, None, None, None] * np.ones(

@@ -1,8 +1,7 @@
 import pytest
 
-from imae.recipes.cell_config import cell_config
 from imae.recipes.outcome import run_folder
-from imae.recipes.recipe import Cell, Recipe, Variant
+from imae.recipes.recipe import Cell, Recipe, Variant, cell_config
 from imae.records import RunFolder
 
 RATES = (Variant("lr=0.1", {"optimizer": {"lr": 0.1}}), Variant("lr=0.02"))

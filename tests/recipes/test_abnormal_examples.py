@@ -4,9 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from imae.recipes.abnormal_examples import ABNORMAL_EXAMPLES, finish, mean_margin
 from imae.recipes.outcome import outcomes
 from imae.recipes.reproduce import reproduce
+from imae.recipes.tables.abnormal_examples import ABNORMAL_EXAMPLES, finish, mean_margin
 from imae.records import RunFolder
 
 CHANGED = {"train": {"epochs": 8}}

@@ -1,7 +1,7 @@
 import pytest
 
 from imae.errors import ArgumentError
-from imae.recipes.budgets import BUDGETS, budgeted
+from imae.recipes.protocols import BUDGETS, budgeted
 from imae.recipes.recipe import Cell, Variant
 from imae.train import build_config
 

@@ -2,7 +2,7 @@ import pytest
 
 from imae.recipes import BUDGETS, RECIPES
 from imae.recipes.grid import build_jobs
-from imae.recipes.published import published_cells
+from imae.recipes.outcome import published_cells
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

@@ -1,8 +1,7 @@
 import pytest
 
 from imae.errors import ArgumentError
-from imae.recipes.cell_config import cell_config, other_setting
-from imae.recipes.recipe import Variant
+from imae.recipes.recipe import Variant, cell_config, other_setting
 from imae.train.config import MethodConfig
 
 

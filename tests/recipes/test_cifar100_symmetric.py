@@ -1,4 +1,4 @@
-from imae.recipes.cifar100_symmetric import cells
+from imae.recipes.tables.cifar100 import cells
 from imae.train import build_config
 
 

@@ -1,5 +1,5 @@
 from imae.methods import METHODS
-from imae.recipes.cifar_n import cells
+from imae.recipes.tables.cifar_n import cells
 from imae.train import build_config
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from imae.errors import ArgumentError
-from imae.recipes.claim import claim
+from imae.recipes.grid import claim
 
 
 def test_a_folder_is_for_one_thing(tmp_path):

@@ -1,4 +1,4 @@
-from imae.recipes.clothing1m import cells
+from imae.recipes.tables.clothing1m import cells
 from imae.train import build_config
 
 

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from imae.errors import ArgumentError, MissingExtraError
-from imae.recipes.cluster import check_they_fit, needs, run_on_ray
 from imae.recipes.grid import build_jobs, run_jobs
+from imae.recipes.runner import check_they_fit, needs, run_on_ray
 from imae.records import RunFolder
 
 SETTINGS = {"train": {"steps": 400, "checkpoint_every": 40}}

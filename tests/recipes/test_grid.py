@@ -4,7 +4,7 @@ import pytest
 
 from imae.errors import ArgumentError, ImaeError
 from imae.recipes import RECIPES
-from imae.recipes import job as job_module
+from imae.recipes import runner as job_module
 from imae.recipes.grid import (
     build_jobs,
     chosen_cells,

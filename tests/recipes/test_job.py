@@ -1,7 +1,7 @@
 import pytest
 
 from imae.recipes.grid import build_jobs
-from imae.recipes.job import attempt_content, train_or_resume
+from imae.recipes.runner import attempt_content, train_or_resume
 from imae.records import RunFolder
 
 

@@ -1,5 +1,5 @@
 from imae.methods import METHODS
-from imae.recipes.losses import TITLES, method, title
+from imae.recipes.protocols import TITLES, method, title
 
 
 def test_imae_has_the_t_of_the_paper():

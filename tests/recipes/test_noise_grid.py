@@ -1,4 +1,4 @@
-from imae.recipes.noise_grid import noise_grid
+from imae.recipes.protocols import noise_grid
 
 
 def test_every_rate_with_every_method_over_the_shared_settings():

@@ -6,7 +6,7 @@ import pytest
 
 from imae.errors import ArgumentError, DataError, ImaeError, MissingExtraError
 from imae.recipes import RECIPES, rebuild, reproduce
-from imae.recipes import job as job_module
+from imae.recipes import runner as job_module
 
 SETTINGS = {"machine": {"threads": 1, "accelerator": "cpu"}}
 ROOT = Path(__file__).parents[2]

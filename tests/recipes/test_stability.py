@@ -1,4 +1,4 @@
-from imae.recipes.stability import cells
+from imae.recipes.tables.stability import cells
 from imae.train import build_config
 
 

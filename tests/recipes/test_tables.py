@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from imae.recipes.outcome import outcomes
-from imae.recipes.tables import as_csv, as_markdown, as_text
+from imae.recipes.output import as_csv, as_markdown, as_text
 
 
 def found(recipe, write_run, tmp_path):

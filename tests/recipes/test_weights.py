@@ -1,6 +1,6 @@
 import pytest
 
-from imae.recipes.weights import cells, finish, variances
+from imae.recipes.tables.weights import cells, finish, variances
 
 
 @pytest.mark.parametrize("name", list(variances()))

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from imae.recipes.grid import build_jobs
-from imae.recipes.workers import run_at_once
+from imae.recipes.runner import run_at_once
 from imae.records import RunFolder
 from imae.train import Stopped, resume
 

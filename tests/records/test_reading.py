@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from imae.errors import DataError
-from imae.records.reading import check_lengths, parse_object, read_arrays
+from imae.records.files import check_lengths, parse_object, read_arrays
 
 
 @pytest.mark.parametrize(

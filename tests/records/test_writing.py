@@ -4,7 +4,7 @@ import math
 import pytest
 
 from imae.errors import ImaeError
-from imae.records.writing import explained_writing, plain
+from imae.records.files import explained_writing, plain
 
 
 def test_a_failure_to_write_says_how_to_go_on(tmp_path):

@@ -2,8 +2,17 @@ import re
 
 import pytest
 
-from imae.report.chart import BOTTOM, LEFT, RIGHT, TOP, Axis, line_chart, tick_text, ticks_between
-from imae.report.series import Series
+from imae.report.chart import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    Axis,
+    Series,
+    line_chart,
+    tick_text,
+    ticks_between,
+)
 
 
 def chart(*lines, **options):

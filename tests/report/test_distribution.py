@@ -1,8 +1,7 @@
 import numpy as np
 
 from imae.report.chart import BOTTOM, LEFT
-from imae.report.distribution import panel
-from imae.report.dynamics import NUM_BINS, Gathered
+from imae.report.dynamics import NUM_BINS, Gathered, panel
 
 
 def rows_in(*bins):

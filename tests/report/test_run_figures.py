@@ -1,7 +1,7 @@
 import pytest
 
+from imae.report.figures import save_figures
 from imae.report.read import read_run
-from imae.report.run_figures import save_figures
 
 ENDINGS = ("png", "svg")
 ONE_ROW = [{"step": 1, "test_accuracy": 0.5, "validation_accuracy": None}]

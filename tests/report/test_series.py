@@ -1,7 +1,7 @@
 import pytest
 
+from imae.report.chart import accuracy_series, thin
 from imae.report.read import read_run
-from imae.report.series import accuracy_series, thin
 
 
 def rows(**tests):

@@ -4,9 +4,9 @@ import io
 import pytest
 
 from imae.errors import ArgumentError
+from imae.report.formats import as_csv, as_markdown, as_text, save_table, summary_text
 from imae.report.read import read_run
 from imae.report.table import Row, Summary, Table, table
-from imae.report.table_text import as_csv, as_markdown, as_text, save_table, summary_text
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from imae.train.config import Config, ScheduleConfig, TrainConfig
-from imae.train.reading import known_settings
+from imae.train.settings import known_settings
 
 
 def config(**settings):

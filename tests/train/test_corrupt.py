@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
+from imae.data.features import Table
 from imae.data.split import Split
-from imae.data.table import Table
 from imae.errors import ArgumentError
 from imae.noise import NoiseSpec, instance_dependent, pairs, symmetric
-from imae.train.corrupt import corrupt_split
+from imae.train.relabel import corrupt_split
 
 ROWS = 3000
 LABELS = np.arange(ROWS) % 3

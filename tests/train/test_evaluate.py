@@ -6,7 +6,7 @@ import torch
 
 from imae.train.display import QuietDisplay
 from imae.train.evaluate import evaluate, measures
-from imae.train.prepare import Prepared
+from imae.train.rows import Prepared
 from imae.train.setup import build_fabric, setup
 from imae.train.state import Ranks
 

@@ -156,7 +156,7 @@ def test_features_of_a_frozen_network_are_described(configure, arrays, monkeypat
     weights = tmp_path / "lite0.pth"
     torch.save(build("efficientnet_lite0", num_classes=1000, seed=1).state_dict(), weights)
     monkeypatch.setenv("IMAE_DATA", str(tmp_path))
-    monkeypatch.setattr("imae.train.frozen.pretrained_weights", lambda _: weights)
+    monkeypatch.setattr("imae.train.rows.pretrained_weights", lambda _: weights)
     features = {"features": "efficientnet_lite0"}
     run = train(configure(data=features, model={"name": "mlp"}, train={"epochs": 1}))
     arrays.unlink()

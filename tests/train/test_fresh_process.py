@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from imae.train.fresh_process import fresh_context, fresh_process
+from imae.train.processes import fresh_context, fresh_process
 
 
 @pytest.fixture

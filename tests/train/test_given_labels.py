@@ -4,9 +4,8 @@ import pytest
 from imae.data import Split, Table
 from imae.errors import ArgumentError, DataError
 from imae.noise import NoiseSpec, symmetric, write_manifest
-from imae.train.corrupt import corrupt_split
-from imae.train.given_labels import relabel_from_file
-from imae.train.prepare import prepare
+from imae.train.relabel import corrupt_split, relabel_from_file
+from imae.train.rows import prepare
 
 NAMES = ("cat", "dog", "owl")
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from imae.train.config import OptimizerConfig
-from imae.train.optimizer import build_optimizer, set_learning_rate
+from imae.train.optim import build_optimizer, set_learning_rate
 
 
 @pytest.mark.parametrize(

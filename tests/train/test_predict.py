@@ -116,7 +116,7 @@ def test_features_of_a_frozen_network(configure, arrays, monkeypatch, tmp_path):
     weights = tmp_path / "lite0.pth"
     torch.save(build("efficientnet_lite0", num_classes=1000, seed=1).state_dict(), weights)
     monkeypatch.setenv("IMAE_DATA", str(tmp_path))
-    monkeypatch.setattr("imae.train.frozen.pretrained_weights", lambda _: weights)
+    monkeypatch.setattr("imae.train.rows.pretrained_weights", lambda _: weights)
     run = train(
         configure(
             data={"features": "efficientnet_lite0"}, model={"name": "mlp"}, train={"epochs": 1}

@@ -6,8 +6,7 @@ from imae.data import ArrayImages
 from imae.data.preparation import describe_preparation
 from imae.errors import DataError
 from imae.records import RunFolder
-from imae.train.preparation import describe, read_preparation
-from imae.train.prepare import prepare
+from imae.train.rows import describe, prepare, read_preparation
 
 
 @pytest.fixture

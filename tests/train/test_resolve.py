@@ -3,8 +3,8 @@ import torch
 
 from imae.errors import ArgumentError
 from imae.train import build_config
-from imae.train.prepare import prepare
-from imae.train.resolve import model_for, resolved
+from imae.train.rows import prepare
+from imae.train.settings import model_for, resolved
 
 
 def test_nothing_is_left_open(configure):

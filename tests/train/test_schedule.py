@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from imae.train.config import ScheduleConfig
-from imae.train.schedule import factor, shortened
+from imae.train.optim import factor, shortened
 
 
 def factors(total, **settings):

@@ -8,8 +8,8 @@ from imae.data import Batch
 from imae.methods import METHODS
 from imae.train.display import QuietDisplay
 from imae.train.loop import fit, train_step
+from imae.train.processes import StopRequest
 from imae.train.setup import build_fabric, setup
-from imae.train.signals import StopRequest
 
 
 def started(configure, **sections):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from imae.errors import DataError, ImaeError
-from imae.train.watch import Watch
+from imae.train.dynamics import Watch
 
 IDS = np.array(["a", "b"])
 INPUTS = torch.ones(2, 1, 2, 2)

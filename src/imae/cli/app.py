@@ -45,19 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build() -> "typer.Typer":
     import typer
 
-    from imae.cli import (
-        catalogs,
-        compare,
-        curves,
-        data,
-        demo,
-        export,
-        noise,
-        predict,
-        report,
-        reproduce,
-        train,
-    )
+    from imae.cli import compare, curves, data, predict, report, reproduce, train
+    from imae.cli import list as list_command
 
     app = typer.Typer(
         help="Train on labels you cannot trust, and find the ones that are wrong.",
@@ -74,20 +63,17 @@ def _build() -> "typer.Typer":
     ) -> None:
         del version  # its callback has done the work
 
-    for command in (
-        demo,
-        train,
-        compare,
-        report,
-        reproduce,
-        predict,
-        export,
-        curves,
-        noise,
-        data,
-        catalogs,
-    ):
-        command.register(app)
+    compare.register_demo(app)
+    train.register(app)
+    compare.register(app)
+    report.register(app)
+    reproduce.register(app)
+    predict.register(app)
+    predict.register_export(app)
+    curves.register(app)
+    data.register_noise(app)
+    data.register(app)
+    list_command.register(app)
     return app
 
 

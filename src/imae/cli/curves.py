@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from imae.curves import Curve, impact_ratio, mean_weight, parse_curve, weight_variance
-from imae.recipes.curve_figures import draw_values, draw_weights
+from imae.recipes.tables.weights import draw_values, draw_weights
 
 _PAPER_LOSSES = ("cce", "mae", "imae:T=8")
 _PAPER_T = (16, 8, 4, 2, 1, 0.5, 0)

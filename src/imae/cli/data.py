@@ -1,4 +1,4 @@
-"""`imae data`: which named data sets there are, fetching them and verifying them."""
+"""`imae data` and `imae noise`: named data sets, and label files with known noise."""
 
 from pathlib import Path
 
@@ -7,9 +7,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from imae.cli.options import refuse_overwriting
+from imae.data.sources.archive import data_root
 from imae.data.sources.catalog import SETS, named_set
-from imae.data.sources.fetching import fetch, verify
-from imae.data.sources.root import data_root
+from imae.data.sources.fetch import fetch, verify
+from imae.noise import KINDS, NoiseSpec, write_manifest
 
 _ROOT = typer.Option(
     None, "--root", show_default="$IMAE_DATA, ~/.cache/imae", help="Folder of the data sets."
@@ -57,3 +59,34 @@ def verify_set(name: str = _NAME, root: Path | None = _ROOT) -> None:
         typer.echo(f"{digest}  {array}")
     is_published = named_set(name).has_hashes
     typer.echo(f"{name} is {'the published set' if is_published else 'complete'}")
+
+
+def register_noise(app: typer.Typer) -> None:
+    """Adds the command ``noise``."""
+
+    @app.command()
+    def noise(
+        data: str = typer.Argument(..., help="Name of a data set, or a path to your own."),
+        kind: str = typer.Option("symmetric", help=f"Kind: {', '.join(KINDS.names())}."),
+        rate: float = typer.Option(..., help="Part of the labels to change, in [0, 1)."),
+        seed: int = typer.Option(0, help="Seed of every draw."),
+        out: Path = typer.Option(..., help="Label file to write (CSV)."),
+        mapping: str | None = typer.Option(
+            None, "--map", help="For pairs: FROM:TO,FROM:TO by class name or number."
+        ),
+        exact: bool = typer.Option(False, "--exact", help="Change exactly this part of the rows."),
+        root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    ) -> None:
+        """Writes the labels of DATA with noise of a known kind."""
+        from imae.data import load
+        from imae.train.relabel import corrupt_split
+
+        spec = NoiseSpec(kind, rate)  # refused before the data is read
+        refuse_overwriting(data, out)
+        split = load(data, root=root).train
+        noisy = corrupt_split(split, spec, seed=seed, mapping=mapping, exact=exact)
+        write_manifest(out, noisy, split.labels, split.row_ids)
+        typer.echo(
+            f"{int(noisy.is_flipped.sum())} of {len(split)} labels changed "
+            f"({noisy.realised_rate:.4f}), {spec}, seed {seed}: {out}"
+        )

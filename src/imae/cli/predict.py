@@ -1,4 +1,4 @@
-"""`imae predict`: what a trained run says about new rows."""
+"""`imae predict` and `imae export`: a trained run used on new rows or by other programs."""
 
 import sys
 from pathlib import Path
@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from imae._extras import import_extra
-from imae.cli.overwriting import refuse_overwriting
+from imae.cli.options import refuse_overwriting
+from imae.errors import import_extra
 
 _SHOWN = 5  # classes in the summary
 
@@ -67,4 +67,30 @@ def predict(
     ]
     more = ["..."] if len(most) > _SHOWN else []
     typer.echo(f"{len(predictions)} rows: {', '.join(shown + more)}")
+    typer.echo(f"wrote {out}")
+
+
+def register_export(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+    app.command(name="export")(export)
+
+
+def export(
+    run: Path = typer.Argument(..., help="Run folder of `imae train`."),
+    format: str = typer.Option("onnx", help="onnx, torch or safetensors."),
+    out: Path = typer.Option(..., help="File to write."),
+    which: str = typer.Option("final", help="Weights: final, or best on the held-out labels."),
+    model: str | None = typer.Option(
+        None, help="The run's network, if it is a function of your own: package.module:function."
+    ),
+) -> None:
+    """Write the network of a run for use without imae.
+
+    The file carries the names of the classes and how rows must be prepared.
+    """
+    import_extra("pydantic", extra="train")
+    from imae.train import Run
+    from imae.train.export import export as export_run
+
+    export_run(Run(run, model=model), out, format=format, which=which)
     typer.echo(f"wrote {out}")

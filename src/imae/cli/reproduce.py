@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from imae._checks import check_choice
-from imae._extras import import_extra
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, import_extra
 from imae.records import RunFolder
 
 if TYPE_CHECKING:
-    from imae.recipes.job import Job
+    from imae.recipes.runner import Job
     from imae.train import Config
 
 _BUDGET = "short"
@@ -54,7 +53,7 @@ def reproduce(
     """
     import_extra("pydantic", extra="train")
     from imae import recipes
-    from imae.recipes.tables import as_text
+    from imae.recipes.output import as_text
     from imae.train import with_settings
 
     check_choice("budget", budget or _BUDGET, tuple(recipes.BUDGETS))

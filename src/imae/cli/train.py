@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from imae._extras import import_extra
-from imae.cli.settings import gather_settings
-from imae.errors import ArgumentError
+from imae.cli.options import gather_settings
+from imae.errors import ArgumentError, import_extra
 
 _SHOWN = (
     ("test", "test_accuracy"),
@@ -135,7 +134,7 @@ def _train(content: dict[str, Any], *, dry_run: bool) -> None:
 
 
 def _show_plan(config: Any) -> None:
-    from imae.train.plan import plan
+    from imae.train.launch import plan
 
     planned = plan(config)
     table = Table("setting", "value", title="What would run")

@@ -1,7 +1,7 @@
 """Losses as scalar mathematics: a value and a slope at the margin of the given label."""
 
-from imae.curves.base import Curve as Curve
 from imae.curves.catalog import CURVES as CURVES
+from imae.curves.catalog import parse_curve as parse_curve
 from imae.curves.classic import AGCE as AGCE
 from imae.curves.classic import CCE as CCE
 from imae.curves.classic import GCE as GCE
@@ -13,11 +13,11 @@ from imae.curves.classic import TruncatedGCE as TruncatedGCE
 from imae.curves.combinators import Scale as Scale
 from imae.curves.combinators import Sum as Sum
 from imae.curves.combinators import Window as Window
+from imae.curves.curve import Curve as Curve
 from imae.curves.from_weight import FromWeight as FromWeight
 from imae.curves.reweighted import DM as DM
 from imae.curves.reweighted import ICCE as ICCE
 from imae.curves.reweighted import IMAE as IMAE
-from imae.curves.spec import parse_curve as parse_curve
 from imae.curves.stats import imae_weight_variance as imae_weight_variance
 from imae.curves.stats import impact_ratio as impact_ratio
 from imae.curves.stats import mean_weight as mean_weight

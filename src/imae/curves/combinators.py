@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from imae._checks import check_interval
-from imae.curves.base import Curve
+from imae.curves.curve import Curve
 from imae.errors import ArgumentError
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from imae._checks import check_interval
-from imae.curves.base import Curve
+from imae.curves.curve import Curve
 
 _NUM_PANELS = 64
 _NUM_NODES = 32

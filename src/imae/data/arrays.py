@@ -1,15 +1,20 @@
-"""Numpy's files, read without trusting a word of their headers."""
+"""Arrays of images or features in ``.npz`` or ``.npy`` files, whose headers are not trusted."""
 
 import math
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
+from imae.data.columns import first_unfit
+from imae.data.features import Table
+from imae.data.images import ArrayImages
+from imae.data.split import Data, Inputs
 from imae.errors import DataError
 
 # Real arrays shrink by ten at most; a file that claims more than this is a trap or nearly empty.
@@ -159,3 +164,146 @@ def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, 
     if any(length < 0 for length in shape) or dtype.names is not None or dtype.itemsize == 0:
         raise DataError(f"{where}: shape {shape} of {dtype} is no plain array")
     return shape, fortran, dtype
+
+
+ARRAY_SUFFIXES = (".npz", ".npy")
+_INPUTS = ("x", "images", "features")
+_LABELS = ("y", "labels")
+_OPTIONAL = ("row_ids", "clean_labels", "split", "weights", "class_names")
+
+
+def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
+    """The data in a ``.npz`` file, or in a ``.npy`` file and others beside it.
+
+    A ``.npz`` file holds the inputs as ``x``, ``images`` or ``features``, the labels as ``y`` or
+    ``labels``, and if they are known ``row_ids``, ``clean_labels``, ``split``, ``weights`` and
+    ``class_names``. A ``.npy`` file holds the inputs; the others lie beside it under these names
+    (``y.npy`` or ``labels.npy`` ...). Without ids a row is called by its position, from 0.
+
+    Images are uint8, shape (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels. Features
+    are numbers, shape (N, F).
+
+    Args:
+        path: The file.
+        pad: Black pixels added on each side of an image before it is cropped at random.
+        flip: Whether half of the images are mirrored in training.
+
+    Raises:
+        DataError: If the file or a row of it cannot be used; the message says which and why.
+    """
+    where = str(path)
+    arrays = _read(path, (*_INPUTS, *_LABELS, *_OPTIONAL))
+    inputs = _inputs(arrays.pop(_only(arrays, _INPUTS, where)), pad=pad, flip=flip, where=where)
+    label_name = _only(arrays, _LABELS, where)
+    for name, values in arrays.items():
+        if name == "class_names":
+            if values.ndim != 1:
+                raise DataError(
+                    f"{where}: class_names must be a list of names, got shape {values.shape}"
+                )
+        elif values.shape != (len(inputs),):
+            raise DataError(
+                f"{where}: {len(inputs)} rows of inputs but {name} of shape {values.shape}"
+            )
+    lists = {name: _list(values) for name, values in arrays.items()}
+    columns = Columns(
+        source=where,
+        inputs=inputs,
+        labels=lists[label_name],
+        row_ids=written_ids(list(map(str, lists["row_ids"])), source=where)
+        if "row_ids" in lists
+        else position_ids(len(inputs)),
+        clean_labels=lists.get("clean_labels"),
+        weights=_numbers(arrays["weights"], where).astype(np.float32)
+        if "weights" in arrays
+        else None,
+    )
+    splits = list(map(str, lists["split"])) if "split" in lists else None
+    class_names = list(map(str, lists["class_names"])) if "class_names" in lists else None
+    return assemble(divide(columns, splits), name=path.stem, class_names=class_names)
+
+
+def read_inputs(path: Path) -> tuple[Inputs, NDArray[np.str_]]:
+    """The inputs in such a file and their ids; labels are neither needed nor read.
+
+    Raises:
+        DataError: If the file or a row of it cannot be used; the message says which and why.
+    """
+    where = str(path)
+    arrays = _read(path, (*_INPUTS, "row_ids"))
+    inputs = _inputs(arrays[_only(arrays, _INPUTS, where)], pad=0, flip=False, where=where)
+    ids = arrays.get("row_ids")
+    if ids is None:
+        return inputs, position_ids(len(inputs))
+    if ids.shape != (len(inputs),):
+        raise DataError(f"{where}: {len(inputs)} rows of inputs but row_ids of shape {ids.shape}")
+    return inputs, written_ids(list(map(str, _list(ids))), source=where)
+
+
+def _read(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    if path.suffix.lower() == ".npz":
+        return read_npz(path, names)
+    arrays = {"x": read_npy(path)}
+    for name in [each for each in names if each not in _INPUTS]:
+        beside = path.with_name(f"{name}.npy")
+        if beside != path and beside.exists():
+            arrays[name] = read_npy(beside)
+    return arrays
+
+
+def _only(arrays: Mapping[str, object], names: Sequence[str], where: str) -> str:
+    found = [name for name in names if name in arrays]
+    if len(found) != 1:
+        has = " and ".join(found) or "none"
+        raise DataError(f"{where}: needs one array called {' or '.join(names)}, has {has}")
+    return found[0]
+
+
+def _inputs(values: NDArray[Any], *, pad: int, flip: bool, where: str) -> Inputs:
+    if values.ndim == 2:
+        if values.shape[1] == 0:
+            raise DataError(f"{where}: inputs of shape {values.shape} hold no feature")
+        return Table(_numbers(values, where))
+    if values.ndim not in (3, 4) or values.size == 0:
+        raise DataError(
+            f"{where}: inputs of shape {values.shape} are neither features (N, F) nor images "
+            f"(N, H, W), (N, H, W, C) or (N, C, H, W)"
+        )
+    if values.dtype != np.uint8:
+        raise DataError(f"{where}: images must be uint8 from 0 to 255, got {values.dtype}")
+    pixels = np.ascontiguousarray(_channels_first(values, where))
+    unit = (1.0,) * pixels.shape[1]
+    return ArrayImages(pixels, mean=unit, std=unit, pad=pad, flip=flip)
+
+
+def _channels_first(values: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
+    if values.ndim == 3:
+        return values[:, None]
+    first, last = values.shape[1] in (1, 3), values.shape[3] in (1, 3)
+    if first == last:
+        raise DataError(
+            f"{where}: images of shape {values.shape} need 1 or 3 channels either as the second "
+            f"or as the last dimension"
+        )
+    return values if first else values.transpose(0, 3, 1, 2)
+
+
+def _numbers(values: NDArray[Any], where: str) -> NDArray[np.float32] | NDArray[np.float64]:
+    """The numbers in as many digits as they came in; the scale they are brought to needs fewer."""
+    if values.dtype.kind not in "iufb":
+        raise DataError(f"{where}: features and weights must be numbers, got {values.dtype}")
+    wrong = first_unfit(values)
+    if wrong is not None:
+        row = wrong // max(1, values[0].size)
+        raise DataError(
+            f"{where}: row {row} (counted from 0) holds {values.flat[wrong]}; numbers must be "
+            f"finite and fit float32"
+        )
+    return values if values.dtype == np.float32 else values.astype(np.float64)
+
+
+def _list(values: NDArray[Any]) -> list[object]:
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    found: list[object] = values.tolist()
+    return found

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from imae._checks import check_integer
-from imae.data.draws import numpy_generator, torch_generator
+from imae._draws import numpy_generator, torch_generator
 from imae.data.split import Inputs, Split
 from imae.errors import ArgumentError, ImaeError
 
@@ -62,7 +62,7 @@ class Batches:
             batch would leave a rank without a row.
 
     Examples:
-        >>> from imae.data.table import Table
+        >>> from imae.data.features import Table
         >>> table, names = Table(np.eye(3, dtype=np.float32)), np.array(["a", "b", "c"])
         >>> split = Split(table, np.array([0, 1, 0]), names, ("x", "y"))
         >>> [batch.row.tolist() for batch in Batches(split, 2, seed=1).epoch(0)]

@@ -1,128 +1,180 @@
-"""Features of a frozen network, computed once and kept."""
+"""Rows of numbers, and text as hashed word counts."""
 
-import contextlib
 import hashlib
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae._files import whole_file
-from imae.data.arrays import read_npz
-from imae.data.batches import Batches
-from imae.data.split import Split
-from imae.data.table import Table
-from imae.errors import ArgumentError, DataError
-
-Progress = Callable[[int, int], None]
+from imae.data.split import Inputs
+from imae.errors import DataError, import_extra
 
 
-def extract_features(
-    split: Split,
-    network: Callable[[Tensor], Tensor],
-    *,
-    name: str,
-    cache: Path,
-    batch_size: int = 64,
-    workers: int = 0,
-    progress: Progress | None = None,
-) -> Split:
-    """The split with the network's features of every row instead of its inputs.
-
-    The features are kept in ``cache`` under a hash of the name, the content of all rows and their
-    preparation: the same files are never run twice, and a changed file is never taken for the old
-    one. A damaged file in the cache is computed anew.
+@final
+@dataclass(frozen=True, eq=False)
+class Table(Inputs):
+    """A table of features, given out as it is: nothing is augmented.
 
     Args:
-        split: Rows whose plain inputs, as in evaluation, the network sees.
-        network: Gives features of shape (B, E) for a batch. A module, or the one that this is a
-            method of, is put in evaluation mode for the time it runs.
-        name: Name of the network and of its weights; another name, another file in the cache.
-        cache: Folder for the features.
-        batch_size: Rows that the network sees at once.
-        workers: Processes that read and decode.
-        progress: Called with the rows that are done and all rows. Without it a bar is shown on a
-            terminal if rich is installed.
+        values: Features, shape (N, F), finite; float32, or float64 until they are brought to one
+            scale, for which a time in seconds has too many digits.
+        columns: Names of the F features, if they have names.
+        mean: What was taken away from each feature, if anything was.
+        std: What each feature was then divided by.
 
     Raises:
-        ArgumentError: If the network does not give one row of features for each row.
-        DataError: If an image cannot be read, or a feature is not finite.
+        DataError: If the shape or dtype is another, or a value is NaN or infinite.
+
+    Examples:
+        >>> table = Table(np.eye(3, dtype=np.float32))
+        >>> table.batch(np.array([2]), generator=None)
+        tensor([[0., 0., 1.]])
     """
-    key = hashlib.sha256(f"{name}\n{split.inputs.content_hash()}".encode()).hexdigest()
-    path = cache / f"features-{key[:32]}.npz"
-    table = _cached(path, len(split))
-    if table is None:
-        batches = Batches(split, batch_size, seed=0, shuffle=False, augment=False, workers=workers)
-        with _shown(progress) as report, _evaluating(network), torch.inference_mode():
-            table = Table(_run(batches, network, report))
-        with whole_file(path) as file:
-            np.savez(file, features=table.values)
-    return replace(split, inputs=table)
 
+    values: NDArray[np.float32] | NDArray[np.float64]
+    columns: tuple[str, ...] | None = field(default=None, kw_only=True)
+    mean: tuple[float, ...] | None = field(default=None, kw_only=True)
+    std: tuple[float, ...] | None = field(default=None, kw_only=True)
 
-def _cached(path: Path, number: int) -> Table | None:
-    if not path.exists():
-        return None
-    try:
-        table = Table(read_npz(path, ["features"])["features"])
-    except (DataError, KeyError):
-        return None
-    return table if len(table) == number else None
-
-
-def _run(
-    batches: Batches, network: Callable[[Tensor], Tensor], report: Progress
-) -> NDArray[np.float32]:
-    parts = []
-    done = 0
-    for batch in batches.epoch(0):
-        features = network(batch.inputs)
-        if features.ndim != 2 or len(features) != len(batch):
-            raise ArgumentError(
-                f"network must give features of shape ({len(batch)}, E), "
-                f"got shape {tuple(features.shape)}"
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2 or self.values.dtype not in (np.float32, np.float64):
+            raise DataError(
+                f"a table must be float32 or float64 of shape (N, F), "
+                f"got {self.values.dtype} of shape {self.values.shape}"
             )
-        parts.append(features.to("cpu", torch.float32).numpy())
-        done += len(batch)
-        report(done, len(batches.split))
-    return np.concatenate(parts)
+        # The sum of a column is finite only if all of it is: no mask of the table's size.
+        with np.errstate(invalid="ignore", over="ignore"):
+            totals = self.values.sum(axis=0, dtype=np.float64)
+        for column, total in enumerate(totals):
+            if not np.isfinite(total) and not np.isfinite(self.values[:, column]).all():
+                row = int(np.isfinite(self.values[:, column]).argmin())
+                value = self.values[row, column]
+                raise DataError(f"row {row}, column {column} is {value}; features must be finite")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one row: (F,)."""
+        return self.values.shape[1:]
+
+    def gather(
+        self,
+        rows: NDArray[np.int64],
+        *,
+        generator: torch.Generator | None,  # noqa: ARG002 - nothing to augment
+    ) -> Tensor:
+        """The features at these positions, shape (B, F)."""
+        return torch.from_numpy(self.values[rows]).to(torch.float32)
+
+    def finish(self, gathered: Tensor) -> Tensor:
+        """The features as they are, shape (B, F)."""
+        return gathered
+
+    def take(self, rows: NDArray[np.int64]) -> "Table":
+        """The rows at these positions alone."""
+        return replace(self, values=self.values[rows])
+
+    def content_hash(self) -> str:
+        """Hash of all values, their number and order."""
+        digest = hashlib.sha256(repr(("table", self.values.shape)).encode())
+        digest.update(np.ascontiguousarray(self.values).data)
+        return digest.hexdigest()
 
 
-@contextlib.contextmanager
-def _evaluating(network: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Evaluation mode for the block, and afterwards each part in the mode it was in."""
-    owner = getattr(network, "__self__", network)  # the module, if this is a method of one
-    modules = list(owner.modules()) if isinstance(owner, torch.nn.Module) else []
-    was_training = [module for module in modules if module.training]
-    for module in was_training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in was_training:
-            module.training = True
+NUM_FEATURES = 2**13
 
 
-@contextlib.contextmanager
-def _shown(progress: Progress | None) -> Iterator[Progress]:
-    if progress is not None:
-        yield progress
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress as Bar
-    except ModuleNotFoundError:
-        yield _silent
-        return
-    with Bar(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("features", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+@final
+@dataclass(frozen=True, eq=False)
+class HashedText(Inputs):
+    """Words and pairs of words of every text, hashed into a fixed number of features.
+
+    Nothing is learnt from the texts, so a text has the same features in any set. The rows are
+    kept sparse and laid out only for the batch that asks. Make one with ``hash_text``.
+
+    Args:
+        starts: Where each row's entries begin, and the end of the last, shape (N + 1,).
+        features: Feature number of every entry, in [0, num_features).
+        values: Value of every entry.
+        num_features: Number of features F.
+    """
+
+    starts: NDArray[np.int64]
+    features: NDArray[np.int64]
+    values: NDArray[np.float32]
+    num_features: int = NUM_FEATURES
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one row: (F,)."""
+        return (self.num_features,)
+
+    def gather(
+        self,
+        rows: NDArray[np.int64],
+        *,
+        generator: torch.Generator | None,  # noqa: ARG002 - nothing to augment
+    ) -> Tensor:
+        """The features at these positions, shape (B, F)."""
+        dense = np.zeros((len(rows), self.num_features), np.float32)
+        entries, lengths = self._entries(rows)
+        dense[np.repeat(np.arange(len(rows)), lengths), self.features[entries]] = self.values[
+            entries
+        ]
+        return torch.from_numpy(dense)
+
+    def finish(self, gathered: Tensor) -> Tensor:
+        """The features as they are, shape (B, F)."""
+        return gathered
+
+    def take(self, rows: NDArray[np.int64]) -> "HashedText":
+        """The rows at these positions alone."""
+        entries, lengths = self._entries(rows)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        return HashedText(starts, self.features[entries], self.values[entries], self.num_features)
+
+    def content_hash(self) -> str:
+        """Hash of the features of all rows."""
+        digest = hashlib.sha256(repr(("text", self.num_features)).encode())
+        for part in (self.starts, self.features, self.values):
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+    def _entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places of the entries of these rows, row after row, and the number each row has."""
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        before = np.cumsum(lengths) - lengths
+        return np.repeat(self.starts[rows] - before, lengths) + np.arange(lengths.sum()), lengths
 
 
-def _silent(done: int, total: int) -> None:
-    """Reports to nobody."""
+def hash_text(texts: Sequence[str], *, num_features: int = NUM_FEATURES) -> HashedText:
+    """Features of the texts: counts of words and pairs of words, each row of length 1.
+
+    Args:
+        texts: The texts, N of them.
+        num_features: Number of features F.
+
+    Examples:
+        >>> hash_text(["good film", "bad film"]).shape
+        (8192,)
+
+    Reference:
+        Weinberger et al., "Feature Hashing for Large Scale Multitask Learning", ICML 2009.
+    """
+    library = import_extra("sklearn.feature_extraction.text", extra="data")
+    vectorizer = library.HashingVectorizer(
+        n_features=num_features, ngram_range=(1, 2), dtype=np.float32
+    )
+    sparse = vectorizer.transform(texts)
+    return HashedText(
+        sparse.indptr.astype(np.int64), sparse.indices.astype(np.int64), sparse.data, num_features
+    )

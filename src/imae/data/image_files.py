@@ -1,6 +1,7 @@
-"""Photos on disk, decoded when they are asked for."""
+"""Photos on disk, decoded when they are needed."""
 
 import hashlib
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,11 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from imae._checks import check_integer
-from imae._extras import import_extra
-from imae.data.array_images import normalise
-from imae.data.draws import row_draws
-from imae.data.split import Inputs
-from imae.errors import ArgumentError, DataError
+from imae._draws import row_draws
+from imae.data.images import ArrayImages, normalise
+from imae.data.split import Data, Inputs, Split
+from imae.errors import ArgumentError, DataError, import_extra
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: it starts a program
@@ -174,3 +174,73 @@ def _eight_bits(image: Any, path: Path) -> Any:
             f"{path}: holds values of 32 bits of no known range; save it with 8 or 16 bits"
         )
     return image
+
+
+def confined_names(root: Path, names: Sequence[str], *, source: str) -> tuple[str, ...]:
+    """Path of every file below the root, with forward slashes and all links followed.
+
+    Args:
+        root: Folder that no file may lie outside of.
+        names: Files, relative to the root; an absolute name is fine if it lies inside.
+        source: File that names them, for messages.
+
+    Raises:
+        DataError: If a name is blank, holds a NUL, or leads outside the root, be it by ``..``, by
+            being absolute or through a link.
+    """
+    top = os.path.realpath(root)
+    prefix = top if top.endswith(os.sep) else top + os.sep
+    folders: dict[str, str] = {}  # a link in a folder's path is followed once for all its files
+    inside = []
+    for row, name in enumerate(names):
+        if not name.strip() or "\0" in name:
+            raise DataError(f"{source}: row {row} (counted from 0) has no usable path: {name!r}")
+        folder, last = os.path.split(os.path.join(top, name))
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        path = os.path.join(folders[folder], last)
+        if last in ("", ".", "..") or os.path.islink(path):
+            path = os.path.realpath(path)
+        if not path.startswith(prefix):
+            raise DataError(
+                f"{source}: row {row} (counted from 0) points outside {root}: {name!r}; give root "
+                f"a folder that holds all files"
+            )
+        inside.append(path[len(prefix) :].replace(os.sep, "/"))
+    return tuple(inside)
+
+
+def read_into_memory(data: Data) -> Data:
+    """The data with its images decoded at their own size, which must be the same for all.
+
+    Args:
+        data: Data whose inputs are image files.
+
+    Raises:
+        ArgumentError: If the inputs are no image files.
+        DataError: If an image cannot be read, or has another size than the first.
+    """
+    first: list[tuple[int, int]] = []
+
+    def decoded(split: Split) -> Split:
+        files = split.inputs
+        if not isinstance(files, ImageFiles):
+            raise ArgumentError("in_memory is for images in files")
+        pixels = None
+        for row, name in enumerate(files.names):
+            image = decode(files.root / name)
+            if not first:
+                first.append(image.size)
+            if image.size != first[0]:
+                raise DataError(
+                    f"{files.root / name}: is {image.width} x {image.height} where others are "
+                    f"{first[0][0]} x {first[0][1]}; resize them, or read them without in_memory"
+                )
+            if pixels is None:
+                pixels = np.empty((len(files), 3, image.height, image.width), np.uint8)
+            pixels[row] = np.asarray(image).transpose(2, 0, 1)
+        assert pixels is not None, "a split has rows"
+        images = ArrayImages(pixels, mean=files.mean, std=files.std, flip=files.flip)
+        return replace(split, inputs=images)
+
+    return data.map_splits(decoded)

@@ -5,15 +5,13 @@ from typing import Any
 
 from imae._checks import check_choice
 from imae._registry import Catalog, Entry
-from imae.data import array_file, manifest
-from imae.data.array_file import load_array_file
-from imae.data.fitted import fit_preparation
-from imae.data.image_folder import load_image_folder
-from imae.data.in_memory import read_into_memory
-from imae.data.manifest import load_manifest
+from imae.data.arrays import ARRAY_SUFFIXES, load_array_file
+from imae.data.folder import check_present, drop_unreadable, load_image_folder
+from imae.data.image_files import read_into_memory
+from imae.data.preparation import fit_preparation
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data
-from imae.data.unreadable import check_present, drop_unreadable
+from imae.data.table import TABLE_SUFFIXES, load_manifest
 from imae.errors import ArgumentError, DataError
 
 _IMAGES = {"root": None, "resize": 256, "crop": 227, "flip": True}
@@ -136,9 +134,9 @@ def layout_of(path: Path) -> str:
     suffix = path.suffix.lower()
     if path.is_dir():
         return "folder"
-    if suffix in manifest.SUFFIXES:
+    if suffix in TABLE_SUFFIXES:
         return "manifest"
-    if suffix in array_file.SUFFIXES:
+    if suffix in ARRAY_SUFFIXES:
         return "arrays"
-    known = ", ".join((*manifest.SUFFIXES, *array_file.SUFFIXES))
+    known = ", ".join((*TABLE_SUFFIXES, *ARRAY_SUFFIXES))
     raise DataError(f"{path}: is neither a folder nor a file of a known kind ({known})")

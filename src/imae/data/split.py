@@ -1,4 +1,4 @@
-"""Rows with labels: what every data source gives and everything else reads."""
+"""Rows with labels: what every data source returns and everything else reads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,7 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae.errors import DataError
+from imae._checks import check_integer, check_interval
+from imae._draws import numpy_generator
+from imae.errors import ArgumentError, DataError
 
 
 class Inputs(ABC):
@@ -202,3 +204,44 @@ def _check_weights(weights: NDArray[np.float32], row_ids: NDArray[np.str_]) -> N
             f"weight of row {str(row_ids[row])!r} must be finite and not negative, "
             f"got {weights[row]}"
         )
+
+
+def hold_out(
+    split: Split, fraction: float, seed: int, *, purpose: str = "hold out"
+) -> tuple[Split, Split]:
+    """The split in two: what stays and what is held out, with the same share of every given label.
+
+    Each class gives its share rounded down; the rows still missing to ``fraction`` of all come
+    from the classes that lost most by the rounding. Rows keep their order and their ids.
+
+    Args:
+        split: Rows to divide.
+        fraction: Share of the rows to hold out, in (0, 1).
+        seed: Seed of the choice.
+        purpose: What the rows are for; each purpose has a choice of its own under a seed.
+
+    Raises:
+        ArgumentError: If the fraction is outside (0, 1), or leaves either part without a row.
+
+    Examples:
+        >>> from imae.data.features import Table
+        >>> labels, names = np.repeat([0, 1], 10), np.arange(20).astype(str)
+        >>> split = Split(Table(np.zeros((20, 1), np.float32)), labels, names, ("x", "y"))
+        >>> train, held = hold_out(split, 0.2, seed=1)
+        >>> len(train), held.labels.tolist()
+        (16, [0, 0, 1, 1])
+    """
+    check_interval("fraction", fraction, low=0.0, high=1.0, open_low=True, open_high=True)
+    check_integer("seed", seed, low=0)
+    wanted = round(fraction * len(split))
+    if not 0 < wanted < len(split):
+        raise ArgumentError(f"fraction {fraction:g} of {len(split)} rows leaves a part empty")
+    exact = fraction * np.bincount(split.labels, minlength=split.num_classes)
+    counts = np.floor(exact).astype(np.int64)
+    most_lost = np.argsort(counts - exact, kind="stable")
+    counts[most_lost[: wanted - counts.sum()]] += 1
+    generator = numpy_generator(seed, purpose)
+    is_held = np.zeros(len(split), dtype=bool)
+    for label, count in enumerate(counts):
+        is_held[generator.permutation(np.flatnonzero(split.labels == label))[:count]] = True
+    return split.take(np.flatnonzero(~is_held)), split.take(np.flatnonzero(is_held))

@@ -8,23 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data.array_file import read_inputs
-from imae.data.array_images import ArrayImages
+from imae.data.arrays import read_inputs
 from imae.data.assemble import position_ids, written_ids
-from imae.data.column_file import ColumnFile
-from imae.data.confine import confined_names
-from imae.data.fitted import standardise
-from imae.data.hashed_text import HashedText, hash_text
-from imae.data.image_files import ImageFiles
-from imae.data.image_folder import images_below
-from imae.data.in_memory import read_into_memory
+from imae.data.columns import ID_NAMES, LABEL_NAMES, ColumnFile, listing, only_column
+from imae.data.features import HashedText, Table, hash_text
+from imae.data.folder import check_present, images_below
+from imae.data.image_files import ImageFiles, confined_names, read_into_memory
+from imae.data.images import ArrayImages
 from imae.data.load import existing_path, layout_of, load
-from imae.data.manifest import as_texts, open_columns
-from imae.data.roles import ID_NAMES, LABEL_NAMES, listing, only_column
+from imae.data.preparation import standardise
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data, Inputs, Split
-from imae.data.table import Table
-from imae.data.unreadable import check_present
+from imae.data.table import as_texts, open_columns
 from imae.errors import DataError
 
 _NO_FEATURES = (*ID_NAMES, *LABEL_NAMES, "clean_label", "split", "weight")

@@ -15,7 +15,6 @@ from imae.losses.general_module import NormalizedCELoss as NormalizedCELoss
 from imae.losses.linear import linear_curve_loss as linear_curve_loss
 from imae.losses.margin import margin as margin
 from imae.losses.margin import margins as margins
-from imae.losses.measure import weight_curve as weight_curve
 from imae.losses.module import AGCELoss as AGCELoss
 from imae.losses.module import CCELoss as CCELoss
 from imae.losses.module import CurveLoss as CurveLoss
@@ -29,3 +28,4 @@ from imae.losses.module import IMAELoss as IMAELoss
 from imae.losses.module import MAELoss as MAELoss
 from imae.losses.module import SLLoss as SLLoss
 from imae.losses.module import TruncatedGCELoss as TruncatedGCELoss
+from imae.losses.module import weight_curve as weight_curve

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from imae._checks import check_choice
-from imae.curves.base import Curve
-from imae.losses.kernel import kernel_loss
-from imae.losses.labels import (
+from imae.curves.curve import Curve
+from imae.losses.arguments import (
     Labels,
     check_labels,
     is_plain,
     refuse_classes_out_of_range,
 )
+from imae.losses.kernel import kernel_loss
 from imae.losses.margin import (
     batch_weight,
     margin,

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from imae._checks import check_interval
-from imae.curves.base import Curve
 from imae.curves.classic import MAE
 from imae.curves.combinators import Scale
+from imae.curves.curve import Curve
 from imae.errors import ArgumentError
-from imae.losses.labels import (
+from imae.losses.arguments import (
     Labels,
     check_labels,
     is_plain,

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from imae.curves.base import Curve
+from imae.curves.curve import Curve
 from imae.losses.general import (
     backward_correction,
     bootstrap_loss,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imae.curves.base import Curve
+from imae.curves.curve import Curve
 from imae.losses.margin import batch_weight, margin, precise, value_at_margin
 
 # Elements worked on at once: 8 MiB of float32. Smaller pieces cost more in calls than they save.

@@ -9,17 +9,17 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from imae._checks import check_choice
-from imae.curves.base import Curve
+from imae.curves.curve import Curve
 from imae.errors import ArgumentError
-from imae.losses.functional import NORMALIZATIONS, curve_loss
-from imae.losses.kernel import exp_of_others, finish_gradient, silence
-from imae.losses.labels import (
+from imae.losses.arguments import (
     check_labels,
     is_autocast,
     is_plain,
     precise_dtype,
     refuse_classes_out_of_range,
 )
+from imae.losses.functional import NORMALIZATIONS, curve_loss
+from imae.losses.kernel import exp_of_others, finish_gradient, silence
 from imae.losses.margin import batch_weight
 
 # Logits that exist at one time: 16 MiB of float32. Fewer make the matrix products inefficient.

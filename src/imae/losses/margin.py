@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imae.curves.base import Curve
+from imae.curves.curve import Curve
 
 
 def margin(logits: Tensor, target: Tensor) -> Tensor:

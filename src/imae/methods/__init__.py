@@ -5,11 +5,11 @@ from imae.methods.catalog import METHODS as METHODS
 from imae.methods.co_teaching import CoTeaching as CoTeaching
 from imae.methods.correction import BackwardCorrection as BackwardCorrection
 from imae.methods.correction import ForwardCorrection as ForwardCorrection
-from imae.methods.curve_method import CurveMethod as CurveMethod
 from imae.methods.d2l import D2L as D2L
 from imae.methods.elr import ELR as ELR
 from imae.methods.joint_optim import JointOptim as JointOptim
 from imae.methods.l2rw import LearningToReweight as LearningToReweight
+from imae.methods.loss_method import CurveMethod as CurveMethod
 from imae.methods.loss_method import LossMethod as LossMethod
 from imae.methods.masking import Masking as Masking
 from imae.methods.method import Facts as Facts
@@ -17,6 +17,6 @@ from imae.methods.method import Method as Method
 from imae.methods.method import Restart as Restart
 from imae.methods.method import Rows as Rows
 from imae.methods.method import TrustedRows as TrustedRows
+from imae.methods.pruning import Trimmed as Trimmed
+from imae.methods.pruning import TruncatedGCEMethod as TruncatedGCEMethod
 from imae.methods.s_adaptation import SAdaptation as SAdaptation
-from imae.methods.trimmed import Trimmed as Trimmed
-from imae.methods.truncated_gce import TruncatedGCEMethod as TruncatedGCEMethod

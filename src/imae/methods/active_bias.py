@@ -8,8 +8,7 @@ from torch import Tensor
 from imae._checks import check_choice, check_interval
 from imae.curves.classic import CCE
 from imae.losses.margin import margin, precise, value_at_margin
-from imae.methods.method import Facts, Method, Rows
-from imae.methods.row_memory import RowMemory
+from imae.methods.method import Facts, Method, RowMemory, Rows
 
 UNCERTAINTIES = ("variance", "threshold")
 

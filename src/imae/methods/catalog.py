@@ -18,17 +18,15 @@ from imae.losses.general import (
 from imae.methods.active_bias import ActiveBias
 from imae.methods.co_teaching import CoTeaching
 from imae.methods.correction import BackwardCorrection, ForwardCorrection
-from imae.methods.curve_method import CurveMethod
 from imae.methods.d2l import D2L
 from imae.methods.elr import ELR
 from imae.methods.joint_optim import JointOptim
 from imae.methods.l2rw import LearningToReweight
-from imae.methods.loss_method import LossMethod
+from imae.methods.loss_method import CurveMethod, LossMethod
 from imae.methods.masking import Masking
 from imae.methods.method import Method
+from imae.methods.pruning import Trimmed, TruncatedGCEMethod
 from imae.methods.s_adaptation import SAdaptation
-from imae.methods.trimmed import Trimmed
-from imae.methods.truncated_gce import TruncatedGCEMethod
 
 CURVE_OPTIONS: Mapping[str, Any] = {
     "window_low": None,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from imae._checks import check_integer, check_interval
-from imae.data.draws import numpy_generator
+from imae._draws import numpy_generator
 from imae.losses.general import bootstrap_loss
 from imae.methods.method import Method, Rows
 

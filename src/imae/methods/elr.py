@@ -8,8 +8,7 @@ from torch.nn import functional
 
 from imae._checks import check_interval
 from imae.losses.margin import margins, precise
-from imae.methods.method import Facts, Method, Rows
-from imae.methods.row_memory import RowMemory
+from imae.methods.method import Facts, Method, RowMemory, Rows
 
 
 @final

@@ -10,9 +10,7 @@ from torch.nn import functional
 from imae._checks import check_choice, check_interval
 from imae.errors import ArgumentError
 from imae.losses.margin import precise
-from imae.methods.method import Facts, Method, Restart, Rows
-from imae.methods.row_memory import RowMemory
-from imae.methods.stage import first_stage
+from imae.methods.method import Facts, Method, Restart, RowMemory, Rows, first_stage
 
 TARGETS = ("soft", "hard")
 

@@ -10,7 +10,7 @@ from torch.func import functional_call, grad, jvp
 from torch.nn import functional
 
 from imae._checks import check_integer
-from imae.data.draws import torch_generator
+from imae._draws import torch_generator
 from imae.errors import ArgumentError
 from imae.losses.margin import precise
 from imae.methods.method import Facts, Method, Rows

@@ -1,11 +1,86 @@
-"""Losses that need the whole distribution, as methods."""
+"""Losses as methods, with a window, normalisation and a bound on the logits."""
 
+import math
 from collections.abc import Callable
 from typing import final
 
 from torch import Tensor
 
+from imae._checks import check_choice, check_interval
+from imae.curves.combinators import Window
+from imae.curves.curve import Curve
+from imae.losses.bound import bound_logits
+from imae.losses.functional import NORMALIZATIONS, curve_loss
+from imae.losses.margin import margin, precise, weight_at_margin
 from imae.methods.method import Method, Rows
+
+
+@final
+class CurveMethod(Method):
+    """Training on the loss of a curve.
+
+    Args:
+        curve: The loss.
+        window_low: Rows whose margin is smaller do not count; None for no such edge.
+        window_high: Rows whose margin is larger do not count; None for no such edge.
+        normalize: "batch" divides by the mean weight of the batch, over all ranks; None does not.
+        bound: Largest length of a logit vector that the loss sees; None for no bound.
+
+    Raises:
+        ArgumentError: If an option is out of its range.
+
+    Examples:
+        >>> import torch
+        >>> from imae.curves import CCE
+        >>> rows = Rows(torch.zeros(2, 4), torch.tensor([0, 1]), torch.tensor([5, 7]))
+        >>> CurveMethod(CCE())(rows)
+        tensor([1.3863, 1.3863])
+    """
+
+    def __init__(
+        self,
+        curve: Curve,
+        *,
+        window_low: float | None = None,
+        window_high: float | None = None,
+        normalize: str | None = None,
+        bound: float | None = None,
+    ) -> None:
+        super().__init__()
+        check_choice("normalize", normalize, NORMALIZATIONS)
+        if bound is not None:
+            check_interval("bound", bound, low=0, open_low=True, open_high=True)
+        if window_low is not None or window_high is not None:
+            low = -math.inf if window_low is None else window_low
+            curve = Window(curve, low=low, high=math.inf if window_high is None else window_high)
+        self.curve = curve
+        self.normalize = normalize
+        self.bound = bound
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Loss of every row, shape (B,)."""
+        logits = rows.logits if self.bound is None else bound_logits(rows.logits, self.bound)
+        losses = curve_loss(logits, rows.target, self.curve, reduction="none")
+        if self.normalize is None:
+            return losses
+        return losses / self._mean_weight(logits, rows)
+
+    def _mean_weight(self, logits: Tensor, rows: Rows) -> Tensor:
+        weights = weight_at_margin(margin(precise(logits.detach()), rows.target), self.curve)
+        counts = rows.counts().to(weights.dtype)
+        # Over all ranks: several processes must do what one does with the whole batch.
+        total = self.facts.total if hasattr(self, "facts") else _alone
+        number = total(counts.sum())
+        mean = total((weights * counts).sum()) / number.masked_fill(number == 0, 1)
+        return mean.masked_fill(mean == 0, 1)
+
+    def extra_repr(self) -> str:
+        """The curve and the options, for ``repr``."""
+        return f"{self.curve!r}, normalize={self.normalize!r}, bound={self.bound!r}"
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 @final

@@ -8,13 +8,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from imae._checks import check_interval
-from imae.data.draws import torch_generator
+from imae._draws import torch_generator
 from imae.errors import ArgumentError
 from imae.losses.margin import precise
-from imae.methods.method import Facts, Method, Rows
+from imae.methods.matrix import Structure
+from imae.methods.method import Facts, Method, Rows, first_stage
 from imae.methods.player import Player
-from imae.methods.stage import first_stage
-from imae.methods.structure import Structure
 from imae.noise.estimate import estimate_transition_from_anchors
 
 # The publication's networks, and its numbers of steps and draws.

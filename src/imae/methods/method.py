@@ -1,4 +1,4 @@
-"""What a training run optimises: a loss, and the state that it needs."""
+"""The interface of methods: what a training run optimises, and the state that it needs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -137,3 +137,87 @@ class Method(nn.Module, ABC):
 
     def share(self) -> None:
         """Makes the state the same on all ranks: before every checkpoint and epoch end."""
+
+
+def first_stage(part: float, num_epochs: int) -> int:
+    """Epochs of the first stage: its part of the run, at least one, and one left if there are two.
+
+    Args:
+        part: Part of the run, in (0, 1).
+        num_epochs: Epochs of the whole run.
+
+    Examples:
+        >>> first_stage(0.25, 40), first_stage(0.01, 40), first_stage(0.99, 10), first_stage(0.5, 1)
+        (10, 1, 9, 1)
+    """
+    return min(max(1, round(part * num_epochs)), max(1, num_epochs - 1))
+
+
+def is_renewal(epoch: int, num_epochs: int, *, warm_up: float, every: float) -> bool:
+    """Whether what is known of the rows is to be renewed before this epoch, counted from 0.
+
+    The first renewal comes after ``warm_up * num_epochs`` epochs, further ones ``every *
+    num_epochs`` epochs apart, each rounded to whole epochs and at least one; none comes after the
+    last epoch, where nothing is trained any more.
+
+    Args:
+        epoch: The epoch that comes next.
+        num_epochs: Epochs of the whole run.
+        warm_up: Part of the run before the first renewal, in (0, 1].
+        every: Part of the run between two renewals, in (0, 1].
+
+    Examples:
+        >>> [epoch for epoch in range(12) if is_renewal(epoch, 12, warm_up=0.5, every=0.25)]
+        [6, 9]
+    """
+    first = max(1, round(warm_up * num_epochs))
+    apart = max(1, round(every * num_epochs))
+    return first <= epoch < num_epochs and (epoch - first) % apart == 0
+
+
+class RowMemory(nn.Module):
+    """Numbers that a method keeps of every training row; saved with the method that holds it.
+
+    A row is seen by one process in an epoch and by another in the next, so a method calls
+    ``share`` from its own ``share``: the loop does that before checkpoints and at epoch ends.
+
+    Args:
+        start: What is known of the rows before the first step, shape (N, ...).
+
+    Examples:
+        >>> memory = RowMemory(torch.zeros(3))
+        >>> memory.write(torch.tensor([2]), torch.tensor([5.0]))
+        >>> memory.values
+        tensor([0., 0., 5.])
+    """
+
+    values: Tensor
+    is_fresh: Tensor
+
+    def __init__(self, start: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("values", start.clone())
+        fresh = torch.zeros(len(start), dtype=torch.bool, device=start.device)
+        self.register_buffer("is_fresh", fresh, persistent=False)
+
+    def read(self, row: Tensor) -> Tensor:
+        """What is known of these rows, shape (B, ...), for positions (B,)."""
+        return self.values[row]
+
+    def write(self, row: Tensor, values: Tensor) -> None:
+        """Keeps new values (B, ...) of these rows (B,), without their history."""
+        self.values[row] = values.detach().to(self.values.dtype)
+        self.is_fresh[row] = True
+
+    def share(self, total: Callable[[Tensor], Tensor]) -> None:
+        """Gives all ranks what each has written since the last call; all must call it.
+
+        Args:
+            total: Sum of a tensor over all ranks, as in ``Facts``.
+        """
+        shape = (-1,) + (1,) * (self.values.dim() - 1)
+        # No two ranks train on one row in an epoch, so a sum is what its one writer wrote.
+        is_written = total(self.is_fresh.to(torch.int32)).view(shape) > 0
+        mine = torch.where(self.is_fresh.view(shape), self.values, torch.zeros_like(self.values))
+        self.values.copy_(torch.where(is_written, total(mine), self.values))
+        self.is_fresh.zero_()

@@ -9,8 +9,7 @@ from torch.nn import functional
 from imae._checks import check_choice, check_interval
 from imae.errors import ArgumentError
 from imae.losses.margin import precise
-from imae.methods.method import Facts, Method, Rows
-from imae.methods.stage import first_stage
+from imae.methods.method import Facts, Method, Rows, first_stage
 from imae.models.network import Network
 
 VARIANTS = ("simple", "complex")

@@ -3,11 +3,11 @@
 from imae.models.catalog import MODELS as MODELS
 from imae.models.catalog import build as build
 from imae.models.catalog import input_options as input_options
-from imae.models.custom import CustomNetwork as CustomNetwork
+from imae.models.network import CustomNetwork as CustomNetwork
 from imae.models.network import Network as Network
-from imae.models.pretrained import PUBLISHED_INPUTS as PUBLISHED_INPUTS
-from imae.models.pretrained import PublishedInput as PublishedInput
-from imae.models.pretrained import pretrained_weights as pretrained_weights
+from imae.models.weights import PUBLISHED_INPUTS as PUBLISHED_INPUTS
 from imae.models.weights import Mismatch as Mismatch
+from imae.models.weights import PublishedInput as PublishedInput
 from imae.models.weights import WeightsReport as WeightsReport
 from imae.models.weights import load_weights as load_weights
+from imae.models.weights import pretrained_weights as pretrained_weights

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from imae._checks import check_integer
-from imae.models.initialise import he_normal
-from imae.models.network import Network
+from imae.models.network import Network, he_normal
 
 
 class _Widths(NamedTuple):

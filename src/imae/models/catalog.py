@@ -11,13 +11,10 @@ from imae._checks import check_integer, check_interval
 from imae._registry import Catalog, Entry
 from imae.errors import ArgumentError
 from imae.models.bn_inception import BNInception
-from imae.models.cifar_resnet import CIFARResNet
-from imae.models.cnn8 import CNN8
-from imae.models.custom import build_custom
 from imae.models.efficientnet_lite import EfficientNetLite
-from imae.models.imagenet_resnet import ResNet50
-from imae.models.network import Network
-from imae.models.small import MLP, SmallCNN
+from imae.models.network import Network, build_custom
+from imae.models.resnet import CIFARResNet, ResNet50
+from imae.models.small import CNN8, MLP, SmallCNN
 
 _HE = 'He et al., "Deep residual learning for image recognition", CVPR 2016'
 _IOFFE = 'Ioffe and Szegedy, "Batch normalization", ICML 2015'

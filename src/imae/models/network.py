@@ -1,8 +1,39 @@
-"""What every network gives: features, and logits that are linear in them."""
+"""The interface of every network, initial weights, and networks of the user's own."""
 
+import importlib
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, final
 
 from torch import Tensor, nn
+
+from imae.errors import ArgumentError
+
+
+def he_normal(network: nn.Module) -> None:
+    """Draws every convolution's weights from a normal of variance 2 / fan-in; biases become 0.
+
+    Fan-in rather than fan-out, because PyTorch's fan-out ignores groups and would start a
+    depthwise convolution with weights near 0. Linear layers keep PyTorch's own start.
+
+    Args:
+        network: Changed in place.
+
+    Examples:
+        >>> layer = nn.Conv2d(64, 128, kernel_size=3)
+        >>> he_normal(layer)
+        >>> round(layer.weight.detach().var().item() * 64 * 9, 1)
+        2.0
+
+    Reference:
+        He et al., "Delving deep into rectifiers", ICCV 2015, Eq. (10).
+    """
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_in", nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
 
 
 class Network(nn.Module, ABC):
@@ -49,3 +80,131 @@ class Network(nn.Module, ABC):
         """Features (N, E) and logits (N, C) of a batch, from one pass."""
         features = self.features(x)
         return features, self.classifier(features)
+
+
+@final
+class CustomNetwork(Network):
+    """Any module that gives logits, with its features read at its last linear layer.
+
+    The last layer is the last registered ``nn.Linear`` with as many outputs as classes. A module
+    that has none still gives logits; asking for its features is an error. Subclass ``Network``
+    instead to say yourself what the features are.
+
+    Args:
+        module: Takes a batch and returns logits, shape (N, C).
+        num_classes: Number of classes C.
+
+    Examples:
+        >>> import torch
+        >>> body = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        >>> CustomNetwork(body, num_classes=3).features(torch.zeros(2, 2, 2)).shape
+        torch.Size([2, 8])
+    """
+
+    def __init__(self, module: nn.Module, *, num_classes: int) -> None:
+        super().__init__()
+        self.module = module
+        # Its name and not the layer, which would stand in the state dict a second time.
+        self._classifier_name: str | None = None
+        for name, layer in module.named_modules():
+            if isinstance(layer, nn.Linear) and layer.out_features == num_classes:
+                self._classifier_name = name
+
+    @property
+    def classifier(self) -> nn.Linear:
+        """The last linear layer with as many outputs as classes.
+
+        Raises:
+            ArgumentError: If the module has none.
+        """
+        if self._classifier_name is None:
+            raise ArgumentError(
+                f"{type(self.module).__name__} has no nn.Linear with one output for each class, "
+                "so its features are not known; subclass imae.models.Network to give them"
+            )
+        layer = self.module.get_submodule(self._classifier_name)
+        assert isinstance(layer, nn.Linear)
+        return layer
+
+    def features(self, x: Tensor) -> Tensor:
+        """Input of the last linear layer, shape (N, E), for a batch of shape (N, ...)."""
+        return self.features_and_logits(x)[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits as the module gives them, shape (N, C), for a batch of shape (N, ...)."""
+        logits: Tensor = self.module(x)
+        return logits
+
+    def features_and_logits(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (N, E) and logits (N, C) of a batch, from one pass.
+
+        Raises:
+            ArgumentError: If the last linear layer is not found, or not used once on (N, E).
+        """
+        seen: list[Tensor] = []
+        handle = self.classifier.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        try:
+            logits = self(x)
+        finally:
+            handle.remove()
+        if len(seen) != 1 or seen[0].ndim != 2 or len(seen[0]) != len(x):
+            shapes = ", ".join(str(tuple(each.shape)) for each in seen) or "nothing"
+            raise ArgumentError(
+                f"layer {self._classifier_name!r} of {type(self.module).__name__} must be called "
+                f"once with features of shape ({len(x)}, E), got {shapes}; "
+                "subclass imae.models.Network to give them"
+            )
+        return seen[0], logits
+
+
+def build_custom(path: str, *, num_classes: int, **options: Any) -> Network:
+    """The network that the user's function at ``package.module:function`` returns.
+
+    Args:
+        path: Where the function is.
+        num_classes: Number of classes C; the function gets it as a keyword.
+        options: Further keywords for the function.
+
+    Returns:
+        What the function returned if it is a ``Network``; any other module wrapped into one.
+
+    Raises:
+        ArgumentError: If the function is not found, does not take these keywords or returns no
+            module.
+
+    Examples:
+        >>> network = build_custom("imae.models.small:MLP", num_classes=3, in_features=4)
+        >>> network.classifier
+        Linear(in_features=256, out_features=3, bias=True)
+    """
+    function = _import_function(path)
+    keywords = {"num_classes": num_classes, **options}
+    try:
+        inspect.signature(function).bind(**keywords)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"model {path!r} cannot be called with {', '.join(keywords)}: {error}"
+        ) from error
+    network = function(**keywords)
+    if isinstance(network, Network):
+        return network
+    if isinstance(network, nn.Module):
+        return CustomNetwork(network, num_classes=num_classes)
+    raise ArgumentError(
+        f"model {path!r} must return a torch.nn.Module, got {type(network).__name__}"
+    )
+
+
+def _import_function(path: str) -> Callable[..., Any]:
+    module_name, _, name = path.partition(":")
+    try:
+        function: object = getattr(importlib.import_module(module_name), name, None)
+    except Exception as error:  # the user's module runs here and may fail in any way
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ArgumentError(
+            f"model {path!r}: cannot import {module_name!r} ({reason}); it must be installed or "
+            "lie in a folder named in PYTHONPATH"
+        ) from error
+    if not callable(function):
+        raise ArgumentError(f"model {path!r}: {module_name!r} has no function {name!r}")
+    return function

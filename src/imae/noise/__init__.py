@@ -6,6 +6,10 @@ from imae.noise.asymmetric import cifar10_asymmetric as cifar10_asymmetric
 from imae.noise.asymmetric import cifar100_asymmetric as cifar100_asymmetric
 from imae.noise.asymmetric import pairs as pairs
 from imae.noise.catalog import KINDS as KINDS
+from imae.noise.catalog import NoiseSpec as NoiseSpec
+from imae.noise.catalog import apply as apply
+from imae.noise.catalog import parse as parse
+from imae.noise.catalog import parse_mapping as parse_mapping
 from imae.noise.estimate import RateEstimate as RateEstimate
 from imae.noise.estimate import estimate_noise_rate as estimate_noise_rate
 from imae.noise.estimate import estimate_transition as estimate_transition
@@ -13,16 +17,12 @@ from imae.noise.estimate import (
     estimate_transition_from_anchors as estimate_transition_from_anchors,
 )
 from imae.noise.instance_dependent import instance_dependent as instance_dependent
-from imae.noise.labels import NoisyLabels as NoisyLabels
 from imae.noise.manifest import Manifest as Manifest
 from imae.noise.manifest import read_manifest as read_manifest
 from imae.noise.manifest import write_manifest as write_manifest
+from imae.noise.noisy_labels import NoisyLabels as NoisyLabels
 from imae.noise.open_set import OpenSetImages as OpenSetImages
 from imae.noise.open_set import open_set as open_set
-from imae.noise.spec import NoiseSpec as NoiseSpec
-from imae.noise.spec import apply as apply
-from imae.noise.spec import parse as parse
-from imae.noise.spec import parse_mapping as parse_mapping
-from imae.noise.symmetric import symmetric as symmetric
-from imae.noise.symmetric import uniform as uniform
 from imae.noise.transition import from_transition as from_transition
+from imae.noise.transition import symmetric as symmetric
+from imae.noise.transition import uniform as uniform

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae._checks import check_integer
+from imae._draws import seeded
 from imae.errors import ArgumentError
-from imae.noise.draws import seeded
-from imae.noise.labels import ArrayOrTensor, NoisyLabels, as_labels
+from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_labels
 from imae.noise.transition import redraw
 
 # Truck to automobile, bird to airplane, cat to dog and back, deer to horse.

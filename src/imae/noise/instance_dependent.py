@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae._checks import check_interval
+from imae._draws import draw_by_row, draw_normal, seeded
 from imae.errors import ArgumentError
-from imae.noise.draws import draw_by_row, draw_normal, seeded
-from imae.noise.labels import ArrayOrTensor, NoisyLabels, as_array, as_labels
+from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_array, as_labels
 
 _SPREAD = 0.1  # of the flip rates of the rows about the asked rate, in the reference
 _ROWS_AT_ONCE = 256

@@ -19,9 +19,9 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._files import whole_file
 from imae.errors import ArgumentError, DataError
-from imae.noise.labels import ArrayOrTensor, NoisyLabels, as_labels
+from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_labels
+from imae.records.files import whole_file
 
 _COLUMNS = ["row_id", "given", "clean"]
 _LONGEST_ID = 100_000  # the csv module reads fields of up to 131,072 characters

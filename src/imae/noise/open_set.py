@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae._checks import check_interval
+from imae._draws import choose_rows, seeded
 from imae.errors import ArgumentError
-from imae.noise.draws import choose_rows, seeded
 
 
 @dataclass(frozen=True, eq=False)

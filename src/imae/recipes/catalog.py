@@ -1,18 +1,15 @@
 """The recipes that can be asked for by name."""
 
 from imae._registry import Catalog, Entry
-from imae.recipes.abnormal_examples import ABNORMAL_EXAMPLES
-from imae.recipes.cifar10 import CIFAR10_RECIPE
-from imae.recipes.cifar100_asymmetric import CIFAR100_ASYMMETRIC
-from imae.recipes.cifar100_symmetric import CIFAR100_SYMMETRIC
-from imae.recipes.cifar_n import CIFAR_N
-from imae.recipes.clothing1m import CLOTHING1M
-from imae.recipes.cnn8 import CNN8
-from imae.recipes.optimisers import OPTIMISERS
 from imae.recipes.recipe import Recipe
-from imae.recipes.stability import STABILITY
-from imae.recipes.t_ablation import T_ABLATION
-from imae.recipes.weights import WEIGHTS
+from imae.recipes.tables.abnormal_examples import ABNORMAL_EXAMPLES
+from imae.recipes.tables.cifar10 import CIFAR10_RECIPE, CNN8, OPTIMISERS
+from imae.recipes.tables.cifar100 import CIFAR100_ASYMMETRIC, CIFAR100_SYMMETRIC
+from imae.recipes.tables.cifar_n import CIFAR_N
+from imae.recipes.tables.clothing1m import CLOTHING1M
+from imae.recipes.tables.stability import STABILITY
+from imae.recipes.tables.t_ablation import T_ABLATION
+from imae.recipes.tables.weights import WEIGHTS
 
 _PAPER = "Wang et al., IMAE for Noise-Robust Learning, 2023"
 

@@ -10,9 +10,8 @@ from typing import Any
 from imae._checks import check_integer
 from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
-from imae.recipes.claim import claim
-from imae.recipes.grid import run_jobs, with_share_of_threads
-from imae.recipes.job import Job
+from imae.recipes.grid import claim, run_jobs, with_share_of_threads
+from imae.recipes.runner import Job
 from imae.train import Config, Run, Stopped, build_config, with_settings
 
 

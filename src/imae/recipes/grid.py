@@ -1,21 +1,67 @@
-"""Many independent runs: one after another, several at once, or on a cluster."""
+"""Many independent runs, and the settings that the runs of a folder share."""
 
 import fnmatch
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from imae._checks import check_integer
 from imae.errors import ArgumentError, ImaeError
-from imae.recipes.cell_config import cell_config
-from imae.recipes.cluster import run_on_ray
-from imae.recipes.job import Job, attempt
 from imae.recipes.outcome import run_folder
-from imae.recipes.recipe import Cell, Settings
-from imae.recipes.workers import run_at_once
+from imae.recipes.recipe import Cell, Settings, cell_config
+from imae.recipes.runner import Job, attempt, run_at_once, run_on_ray
 from imae.records import RunFolder
-from imae.report.settings import flatten
+from imae.records.files import whole_file
+from imae.report.table import flatten
 from imae.train import Config, Stopped
+
+
+def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
+    """Writes down what a folder is for; a folder that is for something else is refused.
+
+    Args:
+        path: The file; its folder is made if it is not there.
+        content: What the runs share, as plain values.
+        holds: What the folder holds if it holds something else, for the message.
+
+    Raises:
+        ArgumentError: If the file says something else or is damaged, or the folder is none.
+    """
+    check_claim(path, content, holds=holds)
+    with whole_file(path) as file:
+        file.write(_text(content))
+
+
+def check_claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
+    """Refuses a folder that is for something else, and writes nothing; see ``claim``.
+
+    Raises:
+        ArgumentError: If the file says something else or is damaged, or the folder is none.
+    """
+    for folder in path.parents:
+        if folder.exists() and not folder.is_dir():
+            raise ArgumentError(f"{folder}: is a file, and --out names a folder")
+    if path.exists() and path.read_bytes() != _text(content):
+        if not _is_json(path.read_bytes()):
+            raise ArgumentError(
+                f"{path}: is damaged; delete it, and the same command again goes on"
+            )
+        raise ArgumentError(f"{path.parent}: holds {holds}; choose another --out")
+
+
+def _text(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
 
 # What a recipe is about, even where all its cells share it.
 _FIXED = ("data.name", "method.name", "model.name", "noise", "out")

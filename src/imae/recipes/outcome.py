@@ -1,16 +1,55 @@
-"""What the runs of a cell came to, read from their folders alone."""
+"""Results of the cells of a recipe, read from run folders, and the paper's numbers."""
 
 import glob
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from imae.errors import ArgumentError, DataError
-from imae.recipes.cell_config import cell_config, other_setting
-from imae.recipes.published import published
-from imae.recipes.recipe import Cell, Recipe, Settings, Variant
+from imae.recipes.recipe import Cell, Recipe, Settings, Variant, cell_config, other_setting
 from imae.report.read import RunRecord, read_run
 from imae.report.table import Summary, summarise
+
+
+def published(recipe: str, cell: str) -> Mapping[str, float]:
+    """What the paper prints for a cell, by measure; empty where it prints nothing.
+
+    ``from X`` is a number that the paper takes over from the publication of X.
+
+    Examples:
+        >>> published("cifar10", "resnet20-40-imae")["final"]
+        84.0
+    """
+    numbers: Mapping[str, float] = _content().get(recipe, {}).get("cells", {}).get(cell, {})
+    return numbers
+
+
+def published_table(recipe: str) -> str | None:
+    """The caption of the paper's table, in short, or None if the recipe is not the paper's.
+
+    Examples:
+        >>> published_table("optimisers")[:40]
+        'The results of algorithms using differen'
+    """
+    caption: str | None = _content().get(recipe, {}).get("table")
+    return caption
+
+
+def published_cells(recipe: str) -> tuple[str, ...]:
+    """Names of the cells that the paper has numbers for."""
+    return tuple(_content().get(recipe, {}).get("cells", {}))
+
+
+@lru_cache(maxsize=1)
+def _content() -> dict[str, Any]:
+    text = (resources.files("imae.recipes") / "paper.json").read_text()
+    content: dict[str, Any] = json.loads(text)
+    return content
+
 
 # Name of a measure: its heading, and the moment and the key of a run's result.
 MEASURES: Mapping[str, tuple[str, str, str]] = {

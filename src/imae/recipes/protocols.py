@@ -1,8 +1,12 @@
-"""Training settings of the paper and of the literature it follows, and their short forms."""
+"""Training settings of the paper and the literature, their smaller budgets, and method settings."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from imae.recipes.recipe import Settings
+from imae._checks import check_choice
+from imae.noise.catalog import parse
+from imae.recipes.recipe import Cell, Settings, Variant, merged
 
 # "SGD, weight decay 0.0001, momentum 0.9, batches of 128; the rate starts at 0.1 and is divided
 # by 10 at 32k and 48k iterations; stop at 100k": CIFAR-10 in the paper. Seed 123 throughout.
@@ -70,3 +74,208 @@ def short(rows: int, *, batch_size: int = 64) -> Settings:
         "schedule": {"name": "cosine", "at": (), "every": None},
     }
     return content
+
+
+BUDGETS: Mapping[str, str] = {
+    "tiny": "a few cells on 300 digits for 2 epochs: shows that the recipe runs, and nothing else",
+    "short": "a sample of the rows, few epochs: what two processor cores finish",
+    "paper": "the settings of the paper",
+}
+
+_TINY: Settings = {
+    "noise_map": None,
+    "data": {"name": "digits", "rows": 300, "augment": False, "hold_out": 0.1},
+    "model": {"name": "mlp"},
+    "train": {
+        "epochs": 2,
+        "steps": None,
+        "batch_size": 32,
+        "evaluate_every": None,
+        "checkpoint_every": None,
+    },
+    "schedule": {"name": "constant"},
+}
+_REPLACED = ("data", "model", "schedule")
+_TINY_CELLS = 4
+_TINY_MAP = "1:7,7:1"
+
+
+def budgeted(
+    budget: str,
+    cells: Sequence[Cell],
+    *,
+    short: Settings,
+    rates: Sequence[float] = (),
+) -> tuple[Cell, ...]:
+    """The cells of a recipe, written at the paper's budget, at another.
+
+    Args:
+        budget: A name of ``BUDGETS``.
+        cells: The cells at the paper's budget.
+        short: What is laid over each for ``short``.
+        rates: Learning rates that ``short`` tries for each cell, the same for all; none to keep
+            what the cell has.
+
+    Raises:
+        ArgumentError: If there is no such budget.
+    """
+    check_choice("budget", budget, tuple(BUDGETS))
+    if budget == "paper":
+        return tuple(cells)
+    if budget == "short":
+        variants = tuple(Variant(f"lr={rate:g}", {"optimizer": {"lr": rate}}) for rate in rates)
+        return tuple(
+            replace(
+                cell,
+                settings=merged(cell.settings, short),
+                variants=variants or cell.variants,
+            )
+            for cell in cells
+        )
+    return tuple(_tiny(cell) for cell in _few(cells))
+
+
+def _few(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells of several methods, each from another place of the table."""
+    by_method: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_method.setdefault(cell.settings["method"]["name"], []).append(cell)
+    groups = list(by_method.values()) if len(by_method) > 1 else [[cell] for cell in cells]
+    number = min(_TINY_CELLS, len(groups))
+    spread = [groups[i * (len(groups) - 1) // max(1, number - 1)] for i in range(number)]
+    return [group[(i + 1) % len(group)] for i, group in enumerate(spread)]
+
+
+def _tiny(cell: Cell) -> Cell:
+    noise = cell.settings.get("noise")
+    changed: dict[str, Any] = {"noise": noise}
+    if noise is not None and parse(noise).kind not in ("symmetric", "uniform"):
+        # Kinds that belong to a data set become the same rate between two digits.
+        changed = {"noise": f"pairs:{parse(noise).rate}", "noise_map": _TINY_MAP}
+    # Data, network and schedule are replaced whole: their options belong to what they replace.
+    kept = {key: value for key, value in cell.settings.items() if key not in _REPLACED}
+    return replace(cell, settings=merged(kept, _TINY, changed))
+
+
+TITLES: Mapping[str, str] = {
+    "cce": "CCE",
+    "mae": "MAE",
+    "imae": "IMAE",
+    "gce": "GCE",
+    "sl": "SL",
+    "focal": "Focal",
+    "agce": "AGCE",
+    "dm": "DM",
+    "icce": "ICCE",
+    "forward_symmetric": "Forward, known rate",
+    "label_smoothing": "LS",
+    "nce_mae": "NCE+MAE",
+    "nce_rce": "NCE+RCE",
+    "bootstrap_hard": "Boot-hard",
+    "bootstrap_soft": "Boot-soft",
+    "forward": "Forward",
+    "backward": "Backward",
+    "d2l": "D2L",
+    "s_adaptation": "S-adaptation",
+    "masking": "Masking",
+    "joint_optim": "Joint Optim.",
+    "truncated_gce": "Truncated GCE",
+    "trimmed": "Trimmed",
+    "co_teaching": "Co-teaching",
+    "l2rw": "L2RW",
+    "elr": "ELR",
+    "active_bias": "Active Bias",
+    "imae_stable": "IMAE, stable",
+}
+
+_CLEAN_T = 0.5
+_NOISY_T = 8.0
+# The paper prints no T for CIFAR-100. These are the T of the runs that the authors published with
+# their code (the numbers in its folder names); for other rates, what they have for 20 and 40%.
+_T_OF_CIFAR100: Mapping[float, float] = {0.0: 6.0, 0.6: 2.0}
+# What the authors of a method set, where it is not the default here: the code of Wang et al.,
+# "Symmetric cross entropy", of Liu et al., "Early-learning regularization", and of Ma et al.,
+# "Normalized loss functions", whose MAE is 1 - p, half of what it is here.
+_FOR_10_CLASSES: Mapping[str, Mapping[str, float]] = {
+    "nce_mae": {"alpha": 1.0, "beta": 0.5},
+}
+_FOR_100_CLASSES: Mapping[str, Mapping[str, float]] = {
+    "sl": {"alpha": 6.0, "beta": 0.1},
+    "elr": {"beta": 0.9, "strength": 7.0},
+    "nce_mae": {"alpha": 10.0, "beta": 0.5},
+    "nce_rce": {"alpha": 10.0, "beta": 0.1},
+}
+
+
+def method(name: str, *, rate: float, num_classes: int = 10) -> Settings:
+    """Settings of a method.
+
+    IMAE has T = 8 under noise and 0.5 without, as in the paper; for 100 classes, of which the
+    paper says nothing, 6 without noise, 2 at 60% and else 8, as in the authors' code.
+
+    Args:
+        name: Name of the method.
+        rate: Part of the labels that is wrong, which some methods have to be told.
+        num_classes: Classes of the data.
+
+    Examples:
+        >>> method("imae", rate=0)
+        {'method': {'name': 'imae', 'arguments': {'T': 0.5}}}
+        >>> method("co_teaching", rate=0.2)
+        {'method': {'name': 'co_teaching', 'arguments': {'rate': 0.2}}}
+        >>> method("sl", rate=0.4, num_classes=100)
+        {'method': {'name': 'sl', 'arguments': {'alpha': 6.0, 'beta': 0.1}}}
+    """
+    set_by_authors = _FOR_100_CLASSES if num_classes == 100 else _FOR_10_CLASSES
+    arguments: dict[str, Any] = dict(set_by_authors.get(name, {}))
+    if name in ("imae", "imae_stable"):
+        of_few_classes = _NOISY_T if rate > 0 else _CLEAN_T
+        is_large = num_classes == 100
+        arguments["T"] = _T_OF_CIFAR100.get(rate, _NOISY_T) if is_large else of_few_classes
+    elif name in ("co_teaching", "forward_symmetric"):
+        arguments["rate"] = rate
+    elif name == "trimmed":
+        arguments["keep"] = 1 - rate
+    return {"method": {"name": name, "arguments": arguments}}
+
+
+def title(name: str) -> str:
+    """The name of a method in a table."""
+    return TITLES[name]
+
+
+def noise_grid(
+    settings: Settings,
+    *,
+    kind: str,
+    rates: Sequence[int],
+    losses: Sequence[str],
+    num_classes: int = 10,
+) -> list[Cell]:
+    """A cell for each noise rate and method, named ``RATE-METHOD``.
+
+    Args:
+        settings: What all cells share.
+        kind: Kind of the noise.
+        rates: Noise rates in percent; 0 makes IMAE take the T of clean labels.
+        losses: Names of methods.
+        num_classes: Classes of the data.
+
+    Examples:
+        >>> cells = noise_grid({"seed": 1}, kind="symmetric", rates=(0, 40), losses=("gce",))
+        >>> [cell.name for cell in cells], cells[1].settings["noise"]
+        (['0-gce', '40-gce'], 'symmetric:0.4')
+    """
+    return [
+        Cell(
+            name=f"{rate}-{loss}",
+            columns={"Noise": f"{rate}%", "Method": title(loss)},
+            settings=merged(
+                settings,
+                {"noise": f"{kind}:{rate / 100}"},
+                method(loss, rate=rate / 100, num_classes=num_classes),
+            ),
+        )
+        for rate in rates
+        for loss in losses
+    ]

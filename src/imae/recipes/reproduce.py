@@ -9,29 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from imae._checks import check_choice
-from imae._extras import import_extra
-from imae._files import whole_file
 from imae.data import load
+from imae.data.sources.archive import data_root
 from imae.data.sources.catalog import SETS
-from imae.data.sources.root import data_root
-from imae.errors import ArgumentError, DataError
-from imae.recipes.budgets import BUDGETS
+from imae.errors import ArgumentError, DataError, import_extra
 from imae.recipes.catalog import RECIPES
-from imae.recipes.cell_config import is_of_the_place
-from imae.recipes.claim import check_claim, claim
-from imae.recipes.figures import save_figures
 from imae.recipes.grid import (
     build_jobs,
+    check_claim,
     chosen_cells,
+    claim,
     refuse_what_sets_cells_apart,
     run_jobs,
     waiting_jobs,
 )
-from imae.recipes.job import Job
 from imae.recipes.outcome import Outcome, outcomes
-from imae.recipes.recipe import Recipe, Settings
-from imae.recipes.tables import as_csv, as_markdown
-from imae.report.settings import flatten
+from imae.recipes.output import as_csv, as_markdown, save_figures
+from imae.recipes.protocols import BUDGETS
+from imae.recipes.recipe import Recipe, Settings, is_of_the_place
+from imae.recipes.runner import Job
+from imae.records.files import whole_file
+from imae.report.table import flatten
 
 _CLAIM = "reproduce.json"
 _OTHERS = "another recipe, budget or settings"

@@ -10,11 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from imae._files import whole_file
 from imae.errors import DataError, ImaeError
-from imae.records.reading import check_lengths, parse_object, read_arrays
-from imae.records.rows import EpochDynamics, RunLabels
-from imae.records.writing import explained_writing, plain
+from imae.records.files import (
+    EpochDynamics,
+    RunLabels,
+    check_lengths,
+    explained_writing,
+    parse_object,
+    plain,
+    read_arrays,
+    whole_file,
+)
 
 _DYNAMICS = re.compile(r"epoch-(\d{5,})\.npz")
 _locked: set[Path] = set()  # record locks do not hold against one's own process

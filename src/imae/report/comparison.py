@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from imae.report.chart import Chart, line_chart
-from imae.report.distribution import KINDS, Panel, panel
-from imae.report.dynamics import Gathered, Labels, gather, list_epochs, pool
+from imae.report.chart import ACCURACY_FIGURES, Chart, Series, accuracy_series, line_chart, thin
+from imae.report.dynamics import KINDS, Gathered, Labels, Panel, gather, list_epochs, panel, pool
 from imae.report.formats import printable
 from imae.report.read import RunRecord
-from imae.report.series import ACCURACY_FIGURES, Series, accuracy_series, thin
 from imae.report.table import Row, Table, group
 
 _NUM_EPOCHS = 60  # of the dynamics, evenly spread: more would not be told apart on a slider

@@ -1,4 +1,17 @@
-"""How names and numbers are shown: in percent, unknown as a dash, nothing unprintable."""
+"""How names, numbers and tables are shown: terminal, Markdown, CSV."""
+
+import csv
+import io
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from imae._checks import check_choice
+from imae.errors import import_extra
+from imae.records.files import whole_file
+from imae.report.table import MEASURES, Row, Summary, Table
 
 UNKNOWN = "-"
 _JOINERS = "\u200c\u200d"  # not printable by themselves, and part of how names and emoji are spelt
@@ -57,3 +70,150 @@ def duration(seconds: float | None) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+_HEADINGS = (
+    *("Data", "Noise", "Network", "Method", "Seeds"),
+    *(measure.heading for measure in MEASURES),
+    "Time",
+)
+_NUM_NAMES = 4  # columns that name the row
+_NAME_WIDTH = 32  # characters of a name in one line of a terminal
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~<>&$-])")
+
+
+def as_text(shown: Table, *, width: int) -> str:
+    """The table for a terminal of this many columns.
+
+    What is the same in every row stands above the table, not in it. The columns stand closer
+    together where there is little room; a number is never cut.
+    """
+    text = import_extra("rich.text", extra="report").Text
+    lines = [[cell.replace(" ± ", "±") for cell in _cells(row)] for row in shown.rows]
+    # The method stays: a table of one method must still say which.
+    shared = [
+        column
+        for column in range(_NUM_NAMES - 1)
+        if lines and len({line[column] for line in lines}) == 1
+    ]
+    above = [f"{_HEADINGS[column].lower()} {lines[0][column]}" for column in shared]
+    kept = [column for column in range(len(_HEADINGS)) if column not in shared]
+    out = io.StringIO()
+    # Endless, or rich would cut what does not fit; a terminal wraps it.
+    console = import_extra("rich.console", extra="report").Console(
+        file=out, width=100_000, color_system=None
+    )
+    sheet = _sheet(lines, kept, gap=1)
+    if console.measure(sheet).maximum > width:
+        sheet = _sheet(lines, kept, gap=0)
+    console.print(text(", ".join([*above, "accuracy in percent"])))
+    console.print(sheet)
+    for note in notes(shown):
+        console.print(text(note))
+    return out.getvalue()
+
+
+def _sheet(lines: Sequence[Sequence[str]], kept: Sequence[int], *, gap: int) -> Any:
+    box = import_extra("rich.box", extra="report")
+    text = import_extra("rich.text", extra="report").Text
+    sheet = import_extra("rich.table", extra="report").Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 0, 0, gap)
+    )
+    for column in kept:
+        is_name = column < _NUM_NAMES
+        sheet.add_column(
+            _HEADINGS[column].replace(" ", "\n"),
+            justify="left" if is_name else "right",
+            vertical="bottom",
+            overflow="fold",
+            max_width=_NAME_WIDTH if is_name else None,
+        )
+    for line in lines:
+        sheet.add_row(*(text(line[column]) for column in kept))  # Text: no markup is read from it
+    return sheet
+
+
+def as_markdown(shown: Table) -> str:
+    """The table in Markdown, accuracy in percent, notes below it."""
+    rule = ["---"] * _NUM_NAMES + ["---:"] * (len(_HEADINGS) - _NUM_NAMES)
+    lines = [list(_HEADINGS), rule]
+    for row in shown.rows:
+        cells = _cells(row)
+        lines.append([*map(_literal, cells[:_NUM_NAMES]), *cells[_NUM_NAMES:]])
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return text + "".join(f"\n{_literal(note)}\n" for note in notes(shown))
+
+
+def as_csv(shown: Table) -> str:
+    """The table for programs: fractions at full precision, an empty cell for what is unknown."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    columns = [measure.name for measure in MEASURES] + ["seconds_per_step"]
+    parts = [f"{column}_{part}" for column in columns for part in ("mean", "deviation", "count")]
+    writer.writerow(["data", "noise", "model", "method", "seeds", *parts, "relative_time"])
+    for row in shown.rows:
+        names = (*row.setting, row.method)
+        numbers: list[object] = [row.seeds]
+        for summary in (*(row.values[measure.name] for measure in MEASURES), row.seconds_per_step):
+            numbers += (
+                [None, None, 0]
+                if summary is None
+                else [summary.mean, summary.deviation, summary.count]
+            )
+        writer.writerow([*map(_harmless, names), *numbers, row.relative_time])
+    return out.getvalue()
+
+
+def save_table(shown: Table, path: str | os.PathLike[str]) -> None:
+    """Writes the table as ``.csv`` or ``.md``, as the name of the file says.
+
+    Raises:
+        ArgumentError: If the name ends otherwise.
+    """
+    ending = Path(path).suffix.lower()
+    check_choice("the ending of a table file", ending, (".csv", ".md"))
+    text = as_csv(shown) if ending == ".csv" else as_markdown(shown)
+    with whole_file(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def notes(shown: Table) -> list[str]:
+    """One line for each row that has something a reader must know."""
+    return [
+        printable(f"{', '.join((*row.setting, row.method))}: {'; '.join(row.notes)}")
+        for row in shown.rows
+        if row.notes
+    ]
+
+
+def summary_text(summary: Summary | None, *, seeds: int) -> str:
+    """Mean and deviation in percent; the count too if not every finished run knows the number.
+
+    Examples:
+        >>> summary_text(Summary(mean=0.915, deviation=0.004, count=2), seeds=3)
+        '91.5 ± 0.4 (2)'
+    """
+    if summary is None:
+        return UNKNOWN
+    deviation = "" if summary.deviation is None else f" ± {percent(summary.deviation)}"
+    return percent(summary.mean) + deviation + (f" ({summary.count})" * (summary.count < seeds))
+
+
+def time_text(relative_time: float | None) -> str:
+    """Time of a step as a multiple of the one of cce."""
+    return UNKNOWN if relative_time is None else f"{relative_time:.2f}\N{MULTIPLICATION SIGN}"
+
+
+def _cells(row: Row) -> list[str]:
+    names = [printable(name) for name in (*row.setting, row.method)]
+    numbers = [summary_text(row.values[measure.name], seeds=row.seeds) for measure in MEASURES]
+    return [*names, str(row.seeds), *numbers, time_text(row.relative_time)]
+
+
+def _literal(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", text)
+
+
+def _harmless(name: str) -> str:
+    # A spreadsheet runs a cell that begins like a formula; the apostrophe makes it text.
+    return "'" * name.startswith(("=", "+", "-", "@")) + printable(name)

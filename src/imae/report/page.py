@@ -8,19 +8,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from imae._extras import import_extra
-from imae._files import whole_file
+from imae.errors import import_extra
+from imae.records.files import whole_file
 from imae.report import chart
-from imae.report.chart import Chart
+from imae.report.chart import Chart, thin
 from imae.report.comparison import compare
-from imae.report.distribution import X_AXIS, Y_AXIS
-from imae.report.dynamics import Labels, read_labels
-from imae.report.formats import UNKNOWN, duration, percent, printable, shorten
+from imae.report.dynamics import X_AXIS, Y_AXIS, Labels, read_labels
+from imae.report.formats import (
+    UNKNOWN,
+    duration,
+    percent,
+    printable,
+    shorten,
+    summary_text,
+    time_text,
+)
 from imae.report.read import RunRecord
-from imae.report.series import thin
-from imae.report.settings import flatten, shared
-from imae.report.table import MEASURES, group, table
-from imae.report.table_text import summary_text, time_text
+from imae.report.table import MEASURES, flatten, group, shared, table
 
 _NUM_NUMBERS = 20  # rows of the table behind a figure
 _VALUE_LENGTH = 300  # characters of a setting

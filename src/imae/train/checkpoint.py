@@ -10,9 +10,9 @@ from typing import IO, Any
 
 import torch
 
-from imae._files import whole_file
 from imae.errors import DataError
 from imae.records import explained_writing
+from imae.records.files import whole_file
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d+)\.pt")

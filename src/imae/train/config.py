@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
 from imae.models.catalog import MODELS
-from imae.noise.spec import parse
+from imae.noise.catalog import parse
 
 Positive = Annotated[int, Field(ge=1)]
 

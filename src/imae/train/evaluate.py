@@ -13,7 +13,7 @@ from imae.data import Batches, Split
 from imae.models.network import Network
 from imae.train.config import Config
 from imae.train.learner import outputs_of_call
-from imae.train.prepare import Prepared
+from imae.train.rows import Prepared
 from imae.train.state import Ranks, State
 
 if TYPE_CHECKING:

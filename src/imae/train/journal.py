@@ -13,7 +13,7 @@ from imae.train.dynamics import Dynamics
 from imae.train.environment import describe as describe_machine
 from imae.train.evaluate import evaluate
 from imae.train.loggers import Logger, build_loggers
-from imae.train.preparation import describe as describe_rows
+from imae.train.rows import describe as describe_rows
 from imae.train.state import State
 
 _SECONDS_BETWEEN_PROGRESS = 5.0

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
-from imae._extras import import_extra
-from imae._files import whole_file
+from imae.errors import import_extra
 from imae.records import RunFolder, explained_writing
+from imae.records.files import whole_file
 
 
 class Logger(ABC):

@@ -6,14 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from imae._draws import torch_generator
 from imae.data import Batch
-from imae.data.draws import torch_generator
 from imae.train.journal import Journal
-from imae.train.optimizer import set_learning_rate
-from imae.train.schedule import factor, shortened
+from imae.train.optim import factor, set_learning_rate, shortened
+from imae.train.processes import Stopped, StopRequest, stop_requests
 from imae.train.setup import train_anew
 from imae.train.sharding import clip_gradients
-from imae.train.signals import Stopped, StopRequest, stop_requests
 from imae.train.state import State
 
 _STEPS_BETWEEN_READS = 50  # of what an accelerator saw: reading makes the host wait for it

@@ -12,14 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from imae._checks import check_choice
-from imae._extras import import_extra
-from imae._files import whole_file
 from imae.data import Batches, Split, Table, load_unlabelled
-from imae.data.fitted import standardise
-from imae.errors import ArgumentError, DataError, ImaeError
+from imae.data.preparation import standardise
+from imae.errors import ArgumentError, DataError, ImaeError, import_extra
 from imae.models import Network
-from imae.train.frozen import frozen_features
-from imae.train.preparation import Preparation, read_preparation
+from imae.records.files import whole_file
+from imae.train.rows import Preparation, frozen_features, read_preparation
 from imae.train.run import Run
 
 SUFFIXES = (".csv", ".parquet")

@@ -1,4 +1,4 @@
-"""Several processes on this machine, and one clear line when one of them ends."""
+"""Processes and signals: several processes on one machine, Ctrl-C, and clear ends."""
 
 import contextlib
 import multiprocessing
@@ -8,8 +8,10 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,8 +20,93 @@ import torch
 
 from imae.errors import ImaeError
 from imae.train.config import Config
-from imae.train.fresh_process import fresh_context, fresh_process
-from imae.train.signals import Stopped
+
+
+class Stopped(ImaeError):  # noqa: N818 - it is no error
+    """A run was asked to stop, has saved and can be resumed.
+
+    Args:
+        message: One line that says how to go on.
+        code: Exit code of the command: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message, code)
+        self.message = message
+        self.code = code
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class StopRequest:
+    """Whether a signal has asked the run to stop, and which."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    @property
+    def code(self) -> int:
+        """Exit code that shells expect for the signal."""
+        return 128 + self.signal
+
+    def take(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
+        """Notes a signal; a second Ctrl-C does not wait for the run to save."""
+        if self.signal and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Notes Ctrl-C and SIGTERM instead of being ended by them, for as long as the block runs."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # Python takes signals in its main thread only
+        return
+    before = {
+        number: signal.signal(number, request.take) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_PRELOADED = ["imae.train", "lightning_fabric", "sklearn.datasets"]  # if they are installed
+
+
+def fresh_context() -> BaseContext:
+    """How processes are started, with the pipes and queues that go with it.
+
+    Where the system can, they are forked off one that has torch loaded and has done nothing
+    else yet: the first takes seconds, the others a fraction of one.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+def fresh_process(work: Callable[..., object], *arguments: Any) -> BaseProcess:
+    """A process, not yet started, that will call ``work(*arguments)``.
+
+    The call sees the environment of now. What was read when modules were loaded, such as
+    ``OMP_NUM_THREADS``, is that of the first process.
+    """
+    # The server keeps the environment of the moment it was started in.
+    return fresh_context().Process(  # type: ignore[attr-defined, no-any-return]
+        target=_call, args=(dict(os.environ), work, arguments)
+    )
+
+
+def _call(environment: Mapping[str, str], work: Callable[..., object], arguments: Any) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    work(*arguments)
+
 
 _LOST = "another process of this run ended"
 

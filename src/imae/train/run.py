@@ -10,7 +10,7 @@ from imae.models import Network, build, input_options
 from imae.records import RunFolder
 from imae.train.checkpoint import load_tensors
 from imae.train.config import Config
-from imae.train.reading import build_config
+from imae.train.settings import build_config
 
 
 class Run:

@@ -10,24 +10,21 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from imae._extras import import_extra
 from imae.data import Batches, Split
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, import_extra
 from imae.methods.catalog import METHODS
 from imae.methods.method import Facts, TrustedRows
 from imae.models import Network, build, input_options, load_weights
-from imae.train.average import Average
 from imae.train.config import Config, MachineConfig
 from imae.train.display import Display
-from imae.train.dynamics import Dynamics
+from imae.train.dynamics import Dynamics, Watch
 from imae.train.evaluate import predict_features, predict_logits
 from imae.train.learner import Learner
-from imae.train.optimizer import build_optimizer
-from imae.train.prepare import Prepared, prepare
-from imae.train.resolve import resolved
+from imae.train.optim import Average, build_optimizer
+from imae.train.rows import Prepared, prepare
+from imae.train.settings import resolved
 from imae.train.sharding import divided, shard, shard_learner
 from imae.train.state import Ranks, State
-from imae.train.watch import Watch
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

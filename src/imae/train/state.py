@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from imae.data import Batches
 from imae.methods.method import Method, Restart
 from imae.models.network import Network
-from imae.train.average import Average
 from imae.train.config import Config
-from imae.train.dynamics import Dynamics
+from imae.train.dynamics import Dynamics, Watch
 from imae.train.learner import Learner
-from imae.train.prepare import Prepared
+from imae.train.optim import Average
+from imae.train.rows import Prepared
 from imae.train.sharding import divided, divided_optimizer, whole
-from imae.train.watch import Watch
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

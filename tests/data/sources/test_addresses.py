@@ -2,16 +2,16 @@ import re
 
 import pytest
 
-from imae.data.sources import addresses, cifar, human_labels, mnist
+from imae.data.sources import cifar, cifar_n, mnist, origins
 from imae.data.sources.download import WebOrigin
 from imae.data.sources.image_set import ImageSet
-from imae.data.sources.packages import DebianOrigin, NpmOrigin
+from imae.data.sources.origins import DebianOrigin, NpmOrigin
 
 ORIGINS = {
-    "cifar10": addresses.CIFAR10_ORIGINS,
-    "cifar100": addresses.CIFAR100_ORIGINS,
-    "mnist": addresses.MNIST_ORIGINS,
-    "fashion_mnist": addresses.FASHION_MNIST_ORIGINS,
+    "cifar10": origins.CIFAR10_ORIGINS,
+    "cifar100": origins.CIFAR100_ORIGINS,
+    "mnist": origins.MNIST_ORIGINS,
+    "fashion_mnist": origins.FASHION_MNIST_ORIGINS,
 }
 SETS: dict[str, ImageSet] = {
     item.name: item for item in (cifar.CIFAR10, cifar.CIFAR100, mnist.MNIST, mnist.FASHION_MNIST)
@@ -45,12 +45,12 @@ def test_what_an_origin_leaves_is_what_a_layout_reads(name: str) -> None:
 @pytest.mark.parametrize(
     ("origins", "item"),
     [
-        (addresses.CIFAR10N_ORIGINS, human_labels.CIFAR10N),
-        (addresses.CIFAR100N_ORIGINS, human_labels.CIFAR100N),
+        (origins.CIFAR10N_ORIGINS, cifar_n.CIFAR10N),
+        (origins.CIFAR100N_ORIGINS, cifar_n.CIFAR100N),
     ],
 )
 def test_human_labels_come_from_a_fixed_commit(
-    origins: tuple[WebOrigin, ...], item: human_labels.HumanLabels
+    origins: tuple[WebOrigin, ...], item: cifar_n.HumanLabels
 ) -> None:
     for origin in origins:
         (file,) = origin.files

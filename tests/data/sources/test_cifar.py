@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
 from imae.data.sources import cifar
+from imae.data.sources.archive import array_digest
 from imae.data.sources.cifar import CIFAR10, CIFAR100, cifar100
-from imae.data.sources.cifar_classes import CIFAR100_COARSE_OF_FINE
-from imae.data.sources.digest import array_digest
 from imae.errors import ArgumentError, DataError
 
 REAL = Path(os.environ.get("IMAE_TEST_DATA", "nowhere"))

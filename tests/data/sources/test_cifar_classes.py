@@ -1,6 +1,6 @@
 from collections import Counter
 
-from imae.data.sources.cifar_classes import (
+from imae._cifar_classes import (
     CIFAR10_CLASSES,
     CIFAR100_COARSE_CLASSES,
     CIFAR100_COARSE_OF_FINE,

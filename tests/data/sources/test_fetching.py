@@ -8,14 +8,12 @@ from typing import Any, final
 import numpy as np
 import pytest
 
-from imae.data.sources import fetching as module
-from imae.data.sources.catalog import named_set
+from imae.data.sources import fetch as module
+from imae.data.sources.archive import array_digest
+from imae.data.sources.catalog import NamedSet, named_set
 from imae.data.sources.cifar import CIFAR10
-from imae.data.sources.digest import array_digest
-from imae.data.sources.download import RemoteFile, WebOrigin
-from imae.data.sources.fetching import fetch, fetch_set, verify
-from imae.data.sources.named_set import NamedSet
-from imae.data.sources.origin import Origin
+from imae.data.sources.download import Origin, RemoteFile, WebOrigin
+from imae.data.sources.fetch import fetch, fetch_set, verify
 from imae.errors import ArgumentError, DataError
 
 Arrays = dict[str, np.ndarray]

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imae.data.sources import human_labels
+from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
+from imae.data.sources import cifar_n
+from imae.data.sources.archive import array_digest
 from imae.data.sources.cifar import CIFAR10, CIFAR100
-from imae.data.sources.cifar_classes import CIFAR100_COARSE_OF_FINE
-from imae.data.sources.digest import array_digest
-from imae.data.sources.human_labels import CIFAR10N, CIFAR100N, cifar10n, cifar100n
+from imae.data.sources.cifar_n import CIFAR10N, CIFAR100N, cifar10n, cifar100n
 from imae.errors import ArgumentError, DataError
 
 REAL = Path(os.environ.get("IMAE_TEST_DATA", "nowhere"))
@@ -39,7 +39,7 @@ def folder(
         CIFAR10, digests={name: array_digest(array) for name, array in small_cifar.items()}
     )
     digests = {name: array_digest(array) for name, array in columns.items()}
-    monkeypatch.setattr(human_labels, "CIFAR10N", replace(CIFAR10N, images=images, digests=digests))
+    monkeypatch.setattr(cifar_n, "CIFAR10N", replace(CIFAR10N, images=images, digests=digests))
     return tmp_path
 
 
@@ -65,7 +65,7 @@ def test_official_names(folder: Path, columns: Arrays) -> None:
 
 
 def test_verify_covers_images_and_labels(folder: Path, columns: Arrays) -> None:
-    item = human_labels.CIFAR10N
+    item = cifar_n.CIFAR10N
     assert item.locate(folder) is None
     np.savez(folder / "cifar10n.npz", **columns)
     assert item.locate(folder) == folder / "cifar10n.npz"
@@ -75,7 +75,7 @@ def test_verify_covers_images_and_labels(folder: Path, columns: Arrays) -> None:
 def test_locate_needs_the_images_too(folder: Path, columns: Arrays) -> None:
     np.savez(folder / "cifar10n.npz", **columns)
     (folder / "cifar10" / "cifar-10-binary.tar.gz").unlink()
-    assert human_labels.CIFAR10N.locate(folder) is None
+    assert cifar_n.CIFAR10N.locate(folder) is None
 
 
 def test_missing_label_file(folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_labels_must_belong_to_the_images(folder: Path, columns: Arrays) -> None
     columns["clean"] = columns["clean"][::-1].copy()
     np.savez(folder / "cifar10n.npz", **columns)
     digests = {name: array_digest(array) for name, array in columns.items()}
-    item = replace(human_labels.CIFAR10N, digests=digests)
+    item = replace(cifar_n.CIFAR10N, digests=digests)
     with pytest.raises(DataError, match="clean labels are not those of cifar10"):
         item.data(folder, given="worst")
 
@@ -125,7 +125,7 @@ def test_cifar100n_in_classes_and_in_groups(
         images=replace(CIFAR100, digests={}),
         digests={"clean": array_digest(fine["train"]), "noisy": array_digest(noisy)},
     )
-    monkeypatch.setattr(human_labels, "CIFAR100N", item)
+    monkeypatch.setattr(cifar_n, "CIFAR100N", item)
     data = cifar100n(tmp_path)
     np.testing.assert_array_equal(data.train.labels, noisy)
     data = cifar100n(tmp_path, variant="coarse")

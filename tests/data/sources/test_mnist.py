@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imae.data.sources.digest import array_digest
+from imae.data.sources.archive import array_digest
 from imae.data.sources.mnist import FASHION_MNIST, MNIST, decode_idx
 from imae.errors import DataError
 

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from imae.data.sources.catalog import SETS
-from imae.data.sources.named_set import NamedSet
+from imae.data.sources.catalog import SETS, NamedSet
 
 
 @pytest.mark.parametrize("item", SETS, ids=lambda item: item.name)

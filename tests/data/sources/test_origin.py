@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 
 from imae.data.sources.digits import BundledOrigin
-from imae.data.sources.download import WebOrigin
-from imae.data.sources.origin import Origin
-from imae.data.sources.packages import DebianOrigin, NpmOrigin
+from imae.data.sources.download import Origin, WebOrigin
+from imae.data.sources.origins import DebianOrigin, NpmOrigin
 
 
 def test_an_origin_must_say_its_label_and_fetch() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from imae.data.sources import packages as module
-from imae.data.sources.packages import DebianOrigin, NpmOrigin
+from imae.data.sources import origins as module
+from imae.data.sources.origins import DebianOrigin, NpmOrigin
 from imae.errors import DataError
 
 Client = Callable[[str, str], None]

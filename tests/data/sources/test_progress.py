@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from imae.data.sources.progress import byte_progress
+from imae.data.sources.download import byte_progress
 
 
 def test_takes_counts_and_prints_nothing_without_a_terminal(

@@ -1,17 +1,139 @@
-"""Named members of an archive, read into memory; nothing is ever written to the disk.
-
-A member's name is compared, never used as a path, so an archive cannot choose where anything
-goes, and links and devices have nothing to act on.
-"""
+"""Files of named data sets: where they lie, archives read in memory, lists, digests."""
 
 import gzip
+import hashlib
+import os
 import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from imae.errors import DataError
+
+
+def data_root(root: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that holds the data sets.
+
+    Args:
+        root: Folder given by the user, or None for ``$IMAE_DATA``, and ``~/.cache/imae`` where
+            that is not set.
+
+    Examples:
+        >>> data_root("photos").name
+        'photos'
+    """
+    if root is not None:
+        return Path(root).expanduser()
+    given = os.environ.get("IMAE_DATA")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "imae"
+
+
+def places(name: str, root: Path) -> tuple[Path, ...]:
+    """Folders in which the files of a set may lie: one of its own in ``root``, or ``root``."""
+    return (root / name, root)
+
+
+def array_digest(array: NDArray[Any]) -> str:
+    """SHA-256 of an array's type, shape and values, in hexadecimal.
+
+    Examples:
+        >>> array_digest(np.arange(3, dtype=np.uint8))[:16]
+        '1e9d5f87ad08f908'
+    """
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    digest = hashlib.sha256(f"{little.dtype.str} {little.shape}\n".encode())
+    digest.update(np.ascontiguousarray(little).data)
+    return digest.hexdigest()
+
+
+def check_digests(
+    source: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, str]
+) -> dict[str, str]:
+    """The digest of every array that has an expected one.
+
+    Args:
+        source: The file or folder that the arrays came from, for the message.
+        arrays: Decoded arrays by name.
+        expected: Published digests by name.
+
+    Raises:
+        DataError: If a digest differs.
+    """
+    found = {name: array_digest(array) for name, array in arrays.items() if name in expected}
+    for name, digest in found.items():
+        if digest != expected[name]:
+            raise DataError(
+                f"{source}: {name.replace('_', ' ')} of shape {arrays[name].shape} are not the "
+                f"published ones (sha256 {digest[:12]}, expected {expected[name][:12]}): delete "
+                "the file and fetch it again"
+            )
+    return found
+
+
+def read_names(path: Path) -> list[str]:
+    """The lines of a list of files, without empty ones.
+
+    Args:
+        path: A text file with one relative path in a line.
+
+    Raises:
+        DataError: If the list is missing, empty or not text, or a name is absolute or leads out
+            of its folder; the message names the line.
+    """
+    names = []
+    for number, line in enumerate(read_lines(path), 1):
+        if line:
+            check_relative(line, f"{path}: line {number}")
+            names.append(line)
+    if not names:
+        raise DataError(f"{path}: the list is empty")
+    return names
+
+
+def read_lines(path: Path) -> list[str]:
+    """All lines of a text file, without the white space around them.
+
+    Raises:
+        DataError: If the file is missing or not UTF-8.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path}: there is no such list: see the layout in the data set page"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not a text file (byte {error.start})") from error
+    return [line.strip() for line in text.split("\n")]
+
+
+def check_relative(name: str, source: str) -> None:
+    """Raises unless a name stays inside the folder that it is relative to.
+
+    Raises:
+        DataError: If it is absolute or has a part ``..``.
+    """
+    is_absolute = name.startswith(("/", "\\")) or name[1:2] == ":"
+    if is_absolute or "\0" in name or ".." in name.replace("\\", "/").split("/"):
+        raise DataError(f"{source}: {name!r} leads out of the folder of the data set")
+
+
+def check_files(root: Path, names: Sequence[str]) -> None:
+    """Raises unless every named file is there.
+
+    Raises:
+        DataError: With the number of missing files and the first of them.
+    """
+    missing = [name for name in names if not (root / name).is_file()]
+    if missing:
+        raise DataError(
+            f"{root}: {len(missing)} of {len(names)} images are missing, the first is {missing[0]}"
+        )
+
 
 # What an archive may hold beside the wanted members: readme files, scripts, tar headers.
 _OTHER_BYTES = 64 << 20

@@ -1,7 +1,19 @@
 """The named data sets."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
 from imae._registry import Catalog, Entry
-from imae.data.sources.addresses import (
+from imae.data.sources.cifar import CIFAR10, CIFAR100, cifar10, cifar100
+from imae.data.sources.cifar_n import CIFAR10N, CIFAR100N, cifar10n, cifar100n
+from imae.data.sources.clothing1m import clothing1m, locate_clothing1m, verify_clothing1m
+from imae.data.sources.digits import BundledOrigin, digits, locate_digits, verify_digits
+from imae.data.sources.download import Origin
+from imae.data.sources.mars import locate_mars, mars, verify_mars
+from imae.data.sources.mnist import FASHION_MNIST, MNIST, fashion_mnist, mnist
+from imae.data.sources.origins import (
     CIFAR10_ORIGINS,
     CIFAR10N_ORIGINS,
     CIFAR100_ORIGINS,
@@ -9,14 +21,45 @@ from imae.data.sources.addresses import (
     FASHION_MNIST_ORIGINS,
     MNIST_ORIGINS,
 )
-from imae.data.sources.cifar import CIFAR10, CIFAR100, cifar10, cifar100
-from imae.data.sources.clothing1m import clothing1m, locate_clothing1m, verify_clothing1m
-from imae.data.sources.digits import BundledOrigin, digits, locate_digits, verify_digits
-from imae.data.sources.human_labels import CIFAR10N, CIFAR100N, cifar10n, cifar100n
-from imae.data.sources.mars import locate_mars, mars, verify_mars
-from imae.data.sources.mnist import FASHION_MNIST, MNIST, fashion_mnist, mnist
-from imae.data.sources.named_set import NamedSet
 from imae.data.split import Data
+
+
+@dataclass(frozen=True)
+class NamedSet:
+    """One data set that can be loaded by name.
+
+    Args:
+        name: Name on the command line.
+        summary: One line for listings.
+        reference: Author, title, venue and year.
+        licence: What its authors allow, in a few words.
+        rows: Number of rows of each part, training first.
+        num_classes: Number of classes.
+        build: Makes the data; takes the keywords in ``defaults``.
+        locate: Where the set lies below a root, or None.
+        verify: Digests of what lies there; raises if it is not the published set.
+        defaults: Keywords of ``build`` with their usual values.
+        origins: Where it can be fetched from, in the order to try; none means by hand only.
+        by_hand: What to do where there is no origin.
+        needs: Names of sets to fetch first.
+        has_hashes: Whether hashes are published; if not, ``verify`` only finds missing files.
+    """
+
+    name: str
+    summary: str
+    reference: str
+    licence: str
+    rows: tuple[int, ...]
+    num_classes: int
+    build: Callable[..., Data]
+    locate: Callable[[Path], Path | None]
+    verify: Callable[[Path], dict[str, str]]
+    defaults: Mapping[str, Any] = field(default_factory=lambda: {"root": None})
+    origins: tuple[Origin, ...] = ()
+    by_hand: str = ""
+    needs: tuple[str, ...] = ()
+    has_hashes: bool = True
+
 
 _KRIZHEVSKY = (
     "Krizhevsky, Learning multiple layers of features from tiny images, University of Toronto 2009"

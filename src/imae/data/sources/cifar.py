@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae._checks import check_choice
-from imae._extras import import_extra
-from imae.data.sources.cifar_classes import (
+from imae._cifar_classes import (
     CIFAR10_CLASSES,
     CIFAR100_COARSE_CLASSES,
     CIFAR100_FINE_CLASSES,
 )
+from imae.data.sources.archive import data_root
 from imae.data.sources.image_set import Arrays, ImageSet, Layout
-from imae.data.sources.root import data_root
 from imae.data.sources.unpickle import unpickle
 from imae.data.split import Data
-from imae.errors import DataError
+from imae.errors import DataError, import_extra
 
 _PIXELS = 3 * 32 * 32
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from imae._checks import check_choice
 from imae.data.image_files import ImageFiles
-from imae.data.sources.root import data_root, places
-from imae.data.sources.text_list import check_files, read_lines, read_names
+from imae.data.sources.archive import check_files, data_root, places, read_lines, read_names
 from imae.data.split import Data, Split
 from imae.errors import DataError
 

@@ -9,11 +9,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._extras import import_extra
-from imae.data.array_images import ArrayImages
-from imae.data.sources.digest import check_digests
-from imae.data.sources.origin import Origin
+from imae.data.images import ArrayImages
+from imae.data.sources.archive import check_digests
+from imae.data.sources.download import Origin
 from imae.data.split import Data, Split
+from imae.errors import import_extra
 
 _DIGESTS = {
     "images": "3eb20786d1144f147b623714174c53bc2ecc5145f598bbe3d1790117f227d56f",

@@ -1,23 +1,65 @@
-"""Files from the web: resumed where they broke off, checked by hash, in place whole or not at all.
+"""Files from the web: resumed after a break, checked by hash, in place whole or not at all."""
 
-The bytes go to ``NAME.part`` beside the target. A download that breaks off leaves it, and the next
-one asks the server for the rest; the target appears only once its hash is right.
-"""
-
+import contextlib
 import hashlib
 import http.client
+import importlib.util
 import os
 import re
+import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, final
 
-from imae.data.sources.origin import Origin
-from imae.data.sources.progress import byte_progress
 from imae.errors import DataError
+
+
+class Origin(ABC):
+    """One place that the files of a set can be had from."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """Short name for listings and messages."""
+
+    @abstractmethod
+    def fetch(self, folder: Path) -> tuple[Path, ...]:
+        """Puts the files into ``folder``, each whole or not at all, and returns their paths.
+
+        Raises:
+            DataError: If they cannot be had, or are not the published ones.
+            OSError: If the network or the disk fails.
+        """
+
+
+@contextlib.contextmanager
+def byte_progress(label: str, *, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A function that takes the number of bytes done so far and shows it on standard error.
+
+    It shows nothing when standard error is not a terminal or ``rich`` is not installed.
+
+    Args:
+        label: What is being fetched.
+        done: Bytes that were there before.
+        total: Bytes in all, or None if unknown.
+    """
+    if importlib.util.find_spec("rich") is None:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True
+    ) as bar:
+        task = bar.add_task(label, total=total, completed=done)
+        yield lambda count: bar.update(task, completed=count)
+
 
 _ATTEMPTS = 5
 _BLOCK_BYTES = 1 << 18

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data.array_images import ArrayImages
-from imae.data.sources.archive import read_archive
-from imae.data.sources.digest import check_digests
-from imae.data.sources.root import data_root, places
+from imae.data.images import ArrayImages
+from imae.data.sources.archive import check_digests, data_root, places, read_archive
 from imae.data.split import Data, Split
 from imae.errors import DataError
 

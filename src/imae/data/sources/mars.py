@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.image_files import ImageFiles
+from imae.data.sources.archive import check_files, data_root, places, read_names
 from imae.data.sources.mat import read_mat
-from imae.data.sources.root import data_root, places
-from imae.data.sources.text_list import check_files, read_names
 from imae.data.split import Data, Inputs, Split
 from imae.errors import DataError
 

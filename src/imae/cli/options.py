@@ -1,0 +1,52 @@
+"""Options that commands share: settings, and outputs that must not overwrite inputs."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from imae.data.sources.catalog import SOURCES
+from imae.errors import ArgumentError
+
+
+def refuse_overwriting(data: str, out: Path) -> None:
+    """Raises if the output would replace the data.
+
+    Raises:
+        ArgumentError: If both are one file.
+    """
+    if (
+        data not in SOURCES
+        and os.path.exists(data)
+        and out.exists()
+        and os.path.samefile(data, out)
+    ):
+        raise ArgumentError(f"--out {out}: is the data itself; name another file")
+
+
+def gather_settings(
+    config: Path | None, settings: Sequence[str] | None, flags: Mapping[str, object]
+) -> dict[str, Any]:
+    """The settings of a file, then those of ``--set``, then those of other options.
+
+    Args:
+        config: File of settings, if there is one.
+        settings: Texts such as ``optimizer.lr=0.1``.
+        flags: Options by the setting that they stand for; None for those not given.
+
+    Raises:
+        ArgumentError: If the file cannot be read, or a text has another form.
+    """
+    from imae.train import read_config_file, with_settings
+
+    given = {key: value for key, value in flags.items() if value is not None}
+    content = {} if config is None else read_config_file(config)
+    budget = content.get("train")
+    # A budget on the command line replaces the other kind of budget in the file.
+    for key, other in (("epochs", "steps"), ("steps", "epochs")):
+        is_replaced = f"train.{key}" in given and f"train.{other}" not in given
+        if is_replaced and isinstance(budget, dict):
+            budget.pop(other, None)
+    return with_settings(
+        content, [*(settings or ()), *(f"{key}={value}" for key, value in given.items())]
+    )

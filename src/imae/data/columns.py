@@ -1,0 +1,194 @@
+"""Columns of a file, and which of them means what."""
+
+import difflib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.errors import ArgumentError, DataError
+
+
+class ColumnFile(ABC):
+    """A file of named columns that is read once its reader knows which column means what.
+
+    Args:
+        path: The file.
+        names: Names of its columns.
+
+    Raises:
+        DataError: If a column has no name or two have one.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.path = path
+        self.names = tuple(names)
+        for position, name in enumerate(self.names):
+            if not name.strip():
+                raise DataError(
+                    f"{path}: column {position + 1} has no name; name it or drop it "
+                    f"(pandas: to_csv(index=False))"
+                )
+            if name in self.names[:position]:
+                raise DataError(f"{path}: two columns are named {name!r}")
+
+    @abstractmethod
+    def read(
+        self, values: Sequence[str], numbers: Sequence[str]
+    ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
+        """The columns asked for.
+
+        Args:
+            values: Names of columns to be read as they are.
+            numbers: Names of F columns to be read as numbers.
+
+        Returns:
+            The values by column, and the numbers, shape (N, F).
+
+        Raises:
+            DataError: If the file is damaged or a number is none.
+        """
+
+
+def first_unfit(numbers: NDArray[Any]) -> int | None:
+    """Where the first number stands that is NaN, infinite or too large for float32, if any does.
+
+    Examples:
+        >>> first_unfit(np.array([1.0, 1e300]))
+        1
+    """
+    with np.errstate(over="ignore"):
+        is_finite = np.isfinite(numbers.astype(np.float32))
+    return None if is_finite.all() else int(is_finite.argmin())
+
+
+LABEL_NAMES = ("label", "labels", "target", "y")
+ID_NAMES = ("row_id", "id")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the columns by what they mean; None if there is no such column.
+
+    Exactly one of ``path``, ``text`` and ``features`` says what the inputs are.
+    """
+
+    label: str
+    row_id: str | None
+    clean_label: str | None
+    split: str | None
+    weight: str | None
+    path: str | None
+    text: str | None
+    features: tuple[str, ...]
+
+    def values(self) -> list[str]:
+        """Columns that are read as they stand."""
+        named = (self.label, self.row_id, self.clean_label, self.split, self.path, self.text)
+        return [name for name in named if name is not None]
+
+    def numbers(self) -> list[str]:
+        """Columns that are read as numbers, the weight last."""
+        return [*self.features, *([] if self.weight is None else [self.weight])]
+
+
+def find_roles(
+    file: ColumnFile,
+    *,
+    label_column: str | None = None,
+    path_column: str | None = None,
+    text_column: str | None = None,
+    feature_columns: Sequence[str] | None = None,
+) -> Roles:
+    """The meaning of the columns, from what the caller says and else from their names.
+
+    Args:
+        file: The file.
+        label_column: Column of the labels; else the one called label, labels, target or y.
+        path_column: Column of image paths; else the one called path.
+        text_column: Column of texts; else the one called text.
+        feature_columns: Columns of features; else, without paths and texts, all that are left.
+
+    Raises:
+        ArgumentError: If a name is no text.
+        DataError: If a column is not there, or it is not clear which one is meant.
+    """
+    if isinstance(feature_columns, str):
+        feature_columns = (feature_columns,)
+    given = [label_column, path_column, text_column, *(feature_columns or ())]
+    for name in given:
+        if name is not None:
+            _check_there(file, name)
+    free = [name for name in file.names if name not in given]
+    label = label_column or only_column(file, free, LABEL_NAMES)
+    if label is None:
+        raise DataError(
+            f"{file.path}: line 1 has no column {' or '.join(LABEL_NAMES)}; "
+            f"say which holds the labels with label_column (columns: {listing(file.names)})"
+        )
+    path = path_column or only_column(file, free, ("path",))
+    text = text_column or only_column(file, free, ("text",))
+    others = {
+        "row_id": only_column(file, free, ID_NAMES),
+        "clean_label": only_column(file, free, ("clean_label",)),
+        "split": only_column(file, free, ("split",)),
+        "weight": only_column(file, free, ("weight",)),
+    }
+    features = tuple(feature_columns or ())
+    if path is None and text is None and feature_columns is None:
+        used = {label, *others.values()}
+        features = tuple(name for name in file.names if name not in used)
+        doubtful = [name for name in features if name in (*LABEL_NAMES, "clean_label")]
+        if doubtful:
+            raise DataError(
+                f"{file.path}: line 1 has {listing(doubtful)} beside the labels in {label!r}; drop "
+                f"it, or name the features with feature_columns"
+            )
+    if sum(map(bool, (path, text, features))) != 1:
+        found = [name for name in (path, text, *features) if name]
+        raise DataError(
+            f"{file.path}: line 1 must name either paths or texts or features as inputs, "
+            f"found {listing(found)}"
+        )
+    return Roles(label=label, path=path, text=text, features=features, **others)
+
+
+def _check_there(file: ColumnFile, name: object) -> None:
+    if not isinstance(name, str):
+        raise ArgumentError(f"columns are asked for by name, got {name!r}")
+    if name not in file.names:
+        near = difflib.get_close_matches(name, file.names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"columns: {listing(file.names)}"
+        raise DataError(f"{file.path}: line 1 has no column {name!r}; {hint}")
+
+
+def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> str | None:
+    """The one column of these names, None if there is none.
+
+    Args:
+        file: The file, for messages.
+        free: Columns of the file that are not spoken for.
+        names: Names that the column may have.
+
+    Raises:
+        DataError: If there are several.
+    """
+    found = [name for name in names if name in free]
+    if len(found) > 1:
+        raise DataError(f"{file.path}: line 1 has both {' and '.join(found)}; drop all but one")
+    return found[0] if found else None
+
+
+def listing(names: Sequence[str]) -> str:
+    """The first few names, for messages.
+
+    Examples:
+        >>> listing(["age", "height"])
+        "'age', 'height'"
+    """
+    shown = [repr(name[:40]) for name in names[:8]]
+    return ", ".join(shown) + (", ..." if len(names) > 8 else "") if shown else "none"

@@ -1,0 +1,128 @@
+"""Features of a frozen network, computed once and cached."""
+
+import contextlib
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from imae.data.arrays import read_npz
+from imae.data.batches import Batches
+from imae.data.features import Table
+from imae.data.split import Split
+from imae.errors import ArgumentError, DataError
+from imae.records.files import whole_file
+
+Progress = Callable[[int, int], None]
+
+
+def extract_features(
+    split: Split,
+    network: Callable[[Tensor], Tensor],
+    *,
+    name: str,
+    cache: Path,
+    batch_size: int = 64,
+    workers: int = 0,
+    progress: Progress | None = None,
+) -> Split:
+    """The split with the network's features of every row instead of its inputs.
+
+    The features are kept in ``cache`` under a hash of the name, the content of all rows and their
+    preparation: the same files are never run twice, and a changed file is never taken for the old
+    one. A damaged file in the cache is computed anew.
+
+    Args:
+        split: Rows whose plain inputs, as in evaluation, the network sees.
+        network: Gives features of shape (B, E) for a batch. A module, or the one that this is a
+            method of, is put in evaluation mode for the time it runs.
+        name: Name of the network and of its weights; another name, another file in the cache.
+        cache: Folder for the features.
+        batch_size: Rows that the network sees at once.
+        workers: Processes that read and decode.
+        progress: Called with the rows that are done and all rows. Without it a bar is shown on a
+            terminal if rich is installed.
+
+    Raises:
+        ArgumentError: If the network does not give one row of features for each row.
+        DataError: If an image cannot be read, or a feature is not finite.
+    """
+    key = hashlib.sha256(f"{name}\n{split.inputs.content_hash()}".encode()).hexdigest()
+    path = cache / f"features-{key[:32]}.npz"
+    table = _cached(path, len(split))
+    if table is None:
+        batches = Batches(split, batch_size, seed=0, shuffle=False, augment=False, workers=workers)
+        with _shown(progress) as report, _evaluating(network), torch.inference_mode():
+            table = Table(_run(batches, network, report))
+        with whole_file(path) as file:
+            np.savez(file, features=table.values)
+    return replace(split, inputs=table)
+
+
+def _cached(path: Path, number: int) -> Table | None:
+    if not path.exists():
+        return None
+    try:
+        table = Table(read_npz(path, ["features"])["features"])
+    except (DataError, KeyError):
+        return None
+    return table if len(table) == number else None
+
+
+def _run(
+    batches: Batches, network: Callable[[Tensor], Tensor], report: Progress
+) -> NDArray[np.float32]:
+    parts = []
+    done = 0
+    for batch in batches.epoch(0):
+        features = network(batch.inputs)
+        if features.ndim != 2 or len(features) != len(batch):
+            raise ArgumentError(
+                f"network must give features of shape ({len(batch)}, E), "
+                f"got shape {tuple(features.shape)}"
+            )
+        parts.append(features.to("cpu", torch.float32).numpy())
+        done += len(batch)
+        report(done, len(batches.split))
+    return np.concatenate(parts)
+
+
+@contextlib.contextmanager
+def _evaluating(network: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Evaluation mode for the block, and afterwards each part in the mode it was in."""
+    owner = getattr(network, "__self__", network)  # the module, if this is a method of one
+    modules = list(owner.modules()) if isinstance(owner, torch.nn.Module) else []
+    was_training = [module for module in modules if module.training]
+    for module in was_training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in was_training:
+            module.training = True
+
+
+@contextlib.contextmanager
+def _shown(progress: Progress | None) -> Iterator[Progress]:
+    if progress is not None:
+        yield progress
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import Progress as Bar
+    except ModuleNotFoundError:
+        yield _silent
+        return
+    with Bar(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("features", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _silent(done: int, total: int) -> None:
+    """Reports to nobody."""

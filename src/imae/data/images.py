@@ -1,0 +1,156 @@
+"""Small images held in memory and augmented as whole batches."""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from imae._checks import check_integer
+from imae._draws import row_draws
+from imae.data.split import Inputs
+from imae.errors import DataError
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArrayImages(Inputs):
+    """Images of one size; in training each is padded with black, cropped back and mirrored.
+
+    Every image has its own crop and its own coin for the mirror.
+
+    Args:
+        pixels: Images, shape (N, C, H, W), uint8.
+        mean: Mean of every channel, on pixels scaled to [0, 1].
+        std: Standard deviation of every channel, on the same scale.
+        pad: Black pixels added on each side before the crop; 0 for no crop.
+        flip: Whether half of the images are mirrored; turn it off for digits and letters.
+
+    Raises:
+        ArgumentError: If ``pad`` is negative.
+        DataError: If the shape, the dtype or the number of channel statistics does not fit.
+
+    Examples:
+        >>> images = ArrayImages(np.zeros((5, 1, 8, 8), np.uint8), mean=(0.5,), std=(0.25,))
+        >>> images.batch(np.array([0, 3]), generator=torch.Generator().manual_seed(1)).shape
+        torch.Size([2, 1, 8, 8])
+    """
+
+    pixels: NDArray[np.uint8]
+    mean: tuple[float, ...] = field(kw_only=True)
+    std: tuple[float, ...] = field(kw_only=True)
+    pad: int = field(default=4, kw_only=True)
+    flip: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_integer("pad", self.pad, low=0)
+        if self.pixels.ndim != 4 or self.pixels.dtype != np.uint8:
+            raise DataError(
+                f"images must be uint8 of shape (N, C, H, W), "
+                f"got {self.pixels.dtype} of shape {self.pixels.shape}"
+            )
+        channels = self.pixels.shape[1]
+        if len(self.mean) != channels or len(self.std) != channels or min(self.std) <= 0:
+            raise DataError(
+                f"{channels} channels need as many means and positive deviations, "
+                f"got mean {self.mean} and std {self.std}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one image: (C, H, W)."""
+        return self.pixels.shape[1:]
+
+    def gather(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
+        """The images at these positions, shape (B, C, H, W), uint8."""
+        pixels = self.pixels[rows]
+        if generator is not None:
+            pixels = self._augment(pixels, rows, generator)
+        return torch.from_numpy(pixels)
+
+    def finish(self, gathered: Tensor) -> Tensor:
+        """The images normalised, shape (B, C, H, W)."""
+        return normalise(gathered, self.mean, self.std)
+
+    def take(self, rows: NDArray[np.int64]) -> "ArrayImages":
+        """The images at these positions alone."""
+        return replace(self, pixels=self.pixels[rows])
+
+    def content_hash(self) -> str:
+        """Hash of the pixels and the channel statistics."""
+        digest = hashlib.sha256(repr((self.pixels.shape, self.mean, self.std)).encode())
+        digest.update(np.ascontiguousarray(self.pixels).data)
+        return digest.hexdigest()
+
+    def _augment(
+        self, pixels: NDArray[np.uint8], rows: NDArray[np.int64], generator: torch.Generator
+    ) -> NDArray[np.uint8]:
+        number, channels, height, width = pixels.shape
+        pad = self.pad
+        top, left, mirror = row_draws(rows, (2 * pad + 1, 2 * pad + 1, 2), generator=generator)
+        if pad:
+            padded = np.zeros((number, channels, height + 2 * pad, width + 2 * pad), np.uint8)
+            padded[:, :, pad : pad + height, pad : pad + width] = pixels
+            # A view of all crops of all images; indexing it copies the one crop of each.
+            crops = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
+            pixels = crops[np.arange(number), :, top, left]
+        if self.flip:
+            mirrored = np.flatnonzero(mirror)
+            pixels[mirrored] = pixels[mirrored, :, :, ::-1]
+        return pixels
+
+
+def normalise(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Pixels minus the channel's mean over its deviation, float32, contiguous, shape (B, C, H, W).
+
+    Args:
+        pixels: Shape (B, C, H, W), uint8, in any memory layout.
+        mean: Mean of every channel, on pixels scaled to [0, 1].
+        std: Standard deviation of every channel, on the same scale.
+
+    Examples:
+        >>> normalise(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), (0.5,), (0.25,)).item()
+        2.0
+    """
+    shape = (1, -1, 1, 1)
+    scale = torch.tensor([1 / (255 * deviation) for deviation in std]).view(shape)
+    shift = torch.tensor(
+        [-centre / deviation for centre, deviation in zip(mean, std, strict=True)]
+    ).view(shape)
+    values = pixels.contiguous().to(torch.float32)  # in this order: bytes are quicker to move
+    return values.mul_(scale).add_(shift)
+
+
+def channel_statistics(
+    pixels: NDArray[np.uint8],
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of every channel, on pixels scaled to [0, 1].
+
+    They come from exact counts of the 256 values, so they are the same on every machine. A
+    channel of one value only has deviation 1, so that it can be divided by.
+
+    Args:
+        pixels: Images, shape (N, C, H, W), uint8.
+
+    Examples:
+        >>> channel_statistics(np.array([0, 255], np.uint8).reshape(2, 1, 1, 1))
+        ((0.5,), (0.5,))
+    """
+    values = np.arange(256) / 255
+    means, deviations = [], []
+    for channel in range(pixels.shape[1]):
+        counts = np.zeros(256, np.int64)
+        for start in range(0, len(pixels), 1024):  # bincount widens to 8 bytes a pixel
+            counts += np.bincount(pixels[start : start + 1024, channel].ravel(), minlength=256)
+        share = counts / counts.sum()
+        mean = float(share @ values)
+        deviation = float(np.sqrt(share @ (values - mean) ** 2))
+        means.append(mean)
+        deviations.append(deviation if deviation > 0 else 1.0)
+    return tuple(means), tuple(deviations)

@@ -1,0 +1,229 @@
+"""CSV and Parquet files, read column by column."""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.data.arrays import check_unpacked
+from imae.data.columns import ColumnFile, first_unfit
+from imae.errors import DataError, import_extra
+
+_LONGEST_LINE = 10_000_000  # a file without line ends must not fill the memory
+_BLOCK = 8192  # rows whose cells are text at one time
+
+
+@final
+class CsvFile(ColumnFile):
+    """A CSV file with a header line.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DataError: If it is empty, not UTF-8, or its header has unnamed or doubled columns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        for _, names in _rows(path):
+            super().__init__(path, names)
+            return
+        raise DataError(f"{path}: is empty; the first line must name the columns")
+
+    def read(
+        self, values: Sequence[str], numbers: Sequence[str]
+    ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
+        """The columns asked for, all of ``values`` as text."""
+        texts: dict[str, list[object]] = {name: [] for name in values}
+        blocks = [np.empty((0, len(numbers)))]
+        for lines, columns in self._blocks():
+            for name in values:
+                texts[name].extend(columns[self.names.index(name)])
+            blocks.append(
+                np.stack([self._parse(name, columns, lines) for name in numbers], axis=1)
+                if numbers
+                else np.empty((len(lines), 0))
+            )
+        return texts, np.concatenate(blocks)
+
+    def _blocks(self) -> Iterator[tuple[list[int], list[tuple[str, ...]]]]:
+        """Line numbers and columns of some thousand rows at a time."""
+        lines: list[int] = []
+        cells: list[list[str]] = []
+        rows = _rows(self.path)
+        next(rows)
+        for line, row in rows:
+            if len(row) != len(self.names):
+                raise DataError(
+                    f"{self.path}: line {line} has {len(row)} cells where the header has "
+                    f"{len(self.names)}; was the file cut off, or a cell with a comma not quoted?"
+                )
+            lines.append(line)
+            cells.append(row)
+            if len(cells) == _BLOCK:
+                yield lines, list(zip(*cells, strict=True))
+                lines, cells = [], []
+        if cells:
+            yield lines, list(zip(*cells, strict=True))
+
+    def _parse(
+        self, name: str, columns: Sequence[Sequence[str]], lines: Sequence[int]
+    ) -> NDArray[np.float64]:
+        cells = columns[self.names.index(name)]
+        numbers = np.empty(len(cells), np.float64)
+        for row, cell in enumerate(cells):
+            try:
+                numbers[row] = float(cell)
+            except ValueError:
+                raise DataError(
+                    f"{self.path}: line {lines[row]}, column {name!r}: {cell[:80]!r} is not a "
+                    f"number; mend it or leave the column out with feature_columns"
+                ) from None
+        wrong = first_unfit(numbers)
+        if wrong is not None:
+            raise DataError(
+                f"{self.path}: line {lines[wrong]}, column {name!r} is {numbers[wrong]}; "
+                f"numbers must be finite and fit float32"
+            )
+        return numbers
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Last line's number and the cells of every row, the header first; no blank lines."""
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # of all readers here
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(_lines(file, path), delimiter=delimiter, strict=True)
+            try:
+                for row in reader:
+                    if row:
+                        yield reader.line_num, row
+            except csv.Error as error:
+                raise DataError(f"{path}: line {reader.line_num}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: is not UTF-8 text (byte {error.start}: {error.reason}); save it as CSV UTF-8"
+        ) from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _lines(file: IO[str], path: Path) -> Iterator[str]:
+    for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), ""), start=1):
+        if len(line) >= _LONGEST_LINE:
+            raise DataError(f"{path}: line {number} is longer than {_LONGEST_LINE} characters")
+        if "\0" in line:
+            raise DataError(f"{path}: line {number} holds a NUL byte; this is no CSV file")
+        yield line
+
+
+_INDEX = re.compile(r"__index_level_\d+__")
+_TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+
+
+@final
+class ParquetFile(ColumnFile):
+    """A Parquet file of flat columns.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DataError: If it is empty, cut off or damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._arrow = import_extra("pyarrow", extra="data")
+        library = import_extra("pyarrow.parquet", extra="data")
+        if path.stat().st_size == 0:
+            raise DataError(f"{path}: is empty (0 bytes)")
+        try:
+            with library.ParquetFile(path) as file:
+                schema, self._rows = file.schema_arrow, file.metadata.num_rows
+        except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise self._damaged(path, error) from error
+        # What pandas keeps its index in is no column of the user's, and pandas drops it too.
+        named = [name for name in schema.names if not _INDEX.fullmatch(name)]
+        super().__init__(path, named)
+        self._types = dict(zip(schema.names, schema.types, strict=True))
+
+    def read(
+        self, values: Sequence[str], numbers: Sequence[str]
+    ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
+        """The columns asked for; a value that is not there is None."""
+        wanted = list(dict.fromkeys([*values, *numbers]))
+        packed = self.path.stat().st_size
+        check_unpacked(packed, 8 * self._rows * len(wanted), where=str(self.path))
+        for name in wanted:
+            self._check_flat(name)
+        texts = [name for name in wanted if _is_text(self._types[name])]
+        library = import_extra("pyarrow.parquet", extra="data")
+        try:
+            # A text that is repeated stands once in the file, and so it must in memory.
+            table = library.read_table(
+                self.path, columns=wanted, partitioning=None, read_dictionary=texts
+            )
+            table.validate(full=True)  # else a damaged file may point outside its dictionary
+            columns = {name: _unpacked(table.column(name)) for name in {*values, *texts}}
+        except (self._arrow.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
+            raise self._damaged(self.path, error) from error
+        for name in texts:
+            length = sum(len(text) for text in columns[name] if isinstance(text, str | bytes))
+            check_unpacked(packed, length, where=str(self.path))
+        matrix = np.empty((len(table), len(numbers)))
+        for index, name in enumerate(numbers):
+            matrix[:, index] = self._parse(name, table.column(name))
+        return {name: columns[name] for name in values}, matrix
+
+    def _check_flat(self, name: str) -> None:
+        """Raises if a row of the column may hold any number of values or bytes."""
+        kind = self._types[name]
+        types = self._arrow.types
+        if types.is_nested(kind) or types.is_fixed_size_binary(kind):
+            raise DataError(
+                f"{self.path}: column {name!r} holds {kind}, not numbers or texts; spread it over "
+                f"several columns or drop it"
+            )
+
+    def _parse(self, name: str, column: Any) -> NDArray[np.float64]:
+        try:
+            numbers: NDArray[np.float64] = column.cast(self._arrow.float64(), safe=False).to_numpy()
+        except self._arrow.ArrowException as error:
+            raise DataError(
+                f"{self.path}: column {name!r} holds {self._types[name]}, not numbers, from row 0 "
+                f"on; convert it or leave it out with feature_columns"
+            ) from error
+        wrong = first_unfit(numbers)  # a number that is not there has become NaN
+        if wrong is not None:
+            raise DataError(
+                f"{self.path}: row {wrong} (counted from 0), column {name!r} is {numbers[wrong]}; "
+                f"numbers must be finite and fit float32"
+            )
+        return numbers
+
+    @staticmethod
+    def _damaged(path: Path, error: Exception) -> DataError:
+        reason = " ".join(str(error).split())[:200]
+        return DataError(f"{path}: is cut off, damaged or no Parquet file ({reason})")
+
+
+def _is_text(kind: Any) -> bool:
+    return str(getattr(kind, "value_type", kind)) in _TEXTS  # a dictionary has values
+
+
+def _unpacked(column: Any) -> list[object]:
+    """The values of a column; where it is a dictionary, equal values are one object."""
+    values: list[object] = []
+    for chunk in column.chunks:
+        if hasattr(chunk, "dictionary"):
+            words = chunk.dictionary.to_pylist()
+            places = chunk.indices.to_pylist()
+            values.extend(None if place is None else words[place] for place in places)
+        else:
+            values.extend(chunk.to_pylist())
+    return values

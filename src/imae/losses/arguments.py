@@ -1,0 +1,174 @@
+"""Arguments shared by all losses: shapes, dtypes, class weights, ignored rows, means."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from imae._checks import check_choice
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Checked arguments of a loss, with a batch dimension.
+
+    Args:
+        logits: Shape (N, C, ...), any float dtype.
+        index: Class of each row, shape (N, ...), int64 in [0, C), 0 where the row is ignored;
+            None with probability targets.
+        probabilities: Probability targets, shape of ``logits``; None with class targets.
+        is_valid: Rows that count, shape (N, ...); None if all do.
+        class_weight: Factor of each class, shape (C,), float32 or float64; None if all are 1.
+        dtype: Dtype that the loss is returned in.
+        batched: Whether the caller gave a batch dimension.
+    """
+
+    logits: Tensor
+    index: Tensor | None
+    probabilities: Tensor | None
+    is_valid: Tensor | None
+    class_weight: Tensor | None
+    dtype: torch.dtype
+    batched: bool
+
+    def row_scale(self) -> Tensor | None:
+        """Class weight of each row, 0 where it is ignored, shape (N, ...); None if all are 1."""
+        if self.index is None or (self.is_valid is None and self.class_weight is None):
+            return None
+        if self.class_weight is None:
+            scale = torch.ones_like(self.index, dtype=precise_dtype(self.logits))
+        else:
+            scale = self.class_weight[self.index]
+        return scale if self.is_valid is None else scale.masked_fill(~self.is_valid, 0)
+
+    def total_scale(self) -> Tensor | int:
+        """What a mean divides by: the summed class weights of the rows, or their number."""
+        if self.probabilities is not None:
+            return self.logits[:, 0].numel()
+        assert self.index is not None
+        scale = self.row_scale()
+        return self.index.numel() if scale is None else scale.sum()
+
+    def reduce(self, losses: Tensor, reduction: str) -> Tensor:
+        """Losses that already carry their class weights, reduced as torch's cross entropy does."""
+        if self.is_valid is not None:
+            losses = losses.masked_fill(~self.is_valid, 0)
+        if reduction == "sum":
+            losses = losses.sum()
+        elif reduction == "mean":
+            losses = losses.sum() / self.total_scale()
+        elif not self.batched:
+            losses = losses.squeeze(0)
+        return losses.to(self.dtype)
+
+
+def check_labels(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float = 0.0,
+) -> Labels:
+    """The arguments of a loss, checked as torch's cross entropy checks them.
+
+    Raises:
+        ValueError: If the reduction is unknown or the batch sizes differ.
+        RuntimeError: If a shape or dtype is not one that cross entropy takes.
+    """
+    check_choice("reduction", reduction, REDUCTIONS)
+    is_index = target.dtype in (torch.int64, torch.uint8)
+    is_probability = target.shape == logits.shape and target.is_floating_point()
+    batched = logits.dim() > 1
+    row_shape = (logits.shape[:1] + logits.shape[2:]) if batched else ()
+    if not (
+        logits.is_floating_point()
+        and logits.dim() >= 1
+        and (is_probability or (is_index and target.shape == row_shape))
+        and (weight is None or weight.shape == logits.shape[batched : batched + 1])
+        and 0 <= label_smoothing <= 1
+        and not (is_probability and ignore_index >= 0)
+    ):
+        _refuse(logits, target, weight, ignore_index, label_smoothing)
+    precise = precise_dtype(logits)
+    dtype = precise if is_autocast(logits.device.type) else logits.dtype
+    logits, target = (logits, target) if batched else (logits.unsqueeze(0), target.unsqueeze(0))
+    if weight is not None:
+        weight = weight.detach().to(precise)
+    if is_probability:
+        return Labels(logits, None, target.to(precise), None, weight, dtype, batched)
+    target = target.long()  # first: -100 would wrap around among bytes
+    is_valid = target != ignore_index
+    if _all_on_cpu(is_valid):
+        return Labels(logits, target, None, None, weight, dtype, batched)
+    index = target.masked_fill(~is_valid, 0)
+    return Labels(logits, index, None, is_valid, weight, dtype, batched)
+
+
+def precise_dtype(logits: Tensor) -> torch.dtype:
+    """The dtype that a loss is computed in: float64 for float64, else float32."""
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
+
+
+def refuse_classes_out_of_range(target: Tensor, num_classes: int, ignore_index: int) -> None:
+    """Raises if a class target is not a class and not the one to ignore.
+
+    Raises:
+        IndexError: As torch's cross entropy does.
+    """
+    target = target.long()
+    outside = ((target < 0) | (target >= num_classes)) & (target != ignore_index)
+    if bool(outside.any()):
+        raise IndexError(
+            f"Target {int(target[outside].flatten()[0])} is out of bounds: target must be in "
+            f"[0, {num_classes}) or ignore_index={ignore_index}"
+        )
+
+
+def is_plain(*tensors: Tensor) -> bool:
+    """Whether ordinary eager tensors are at hand, outside compilation and function transforms."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or any(type(t) not in (Tensor, torch.nn.Parameter) for t in tensors)
+        or torch.autograd.forward_ad._current_level >= 0
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
+
+
+def is_autocast(device_type: str) -> bool:
+    """Whether autocast is on for this kind of device."""
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+
+
+def _all_on_cpu(mask: Tensor) -> bool:
+    # Reading a result on an accelerator would wait for it; on the CPU it saves six small steps.
+    return mask.device.type == "cpu" and is_plain(mask) and bool(mask.all())
+
+
+def _refuse(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+) -> None:
+    # Cross entropy raises the exception that users expect; ours only says what was given.
+    given = (
+        f"logits {tuple(logits.shape)} {logits.dtype}, target {tuple(target.shape)} {target.dtype}"
+    )
+    try:
+        functional.cross_entropy(
+            logits,
+            target,
+            weight=weight,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+        )
+    except Exception as error:
+        raise type(error)(f"{str(error).strip()} (got {given})") from None
+    raise RuntimeError(f"logits and target do not fit together: got {given}")

@@ -1,0 +1,211 @@
+"""Training on the rows with the smallest loss: trimmed loss and truncated GCE."""
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor
+
+from imae._checks import check_choice, check_interval
+from imae.curves.catalog import parse_curve
+from imae.curves.classic import GCE
+from imae.losses.bound import bound_logits
+from imae.losses.functional import NORMALIZATIONS, curve_loss
+from imae.losses.margin import margin, precise, weight_at_margin
+from imae.methods.method import Facts, Method, Rows, is_renewal
+
+
+@final
+class Trimmed(Method):
+    """Iterative trimmed loss minimisation: choose the rows of smallest loss, train on them, repeat.
+
+    Formula, with S the ``keep * N`` rows of smallest loss under the network in evaluation mode:
+
+        l = phi(m) B / |S in the batch| for rows in S, 0 for others
+
+    so that the mean over the batch is the mean over its kept rows, on all ranks together. All
+    rows count during the warm-up. Every curve falls with the margin, so rows are ranked by it,
+    exactly and without ties where losses round to 0. State: one byte a row.
+
+    What differs from the publication: the authors' code trains nine times, first on all rows
+    and then in eight rounds, each from new start weights and with the best network by held-out
+    accuracy handed on; here the nine are parts of one run, and the network goes on as it is.
+    Rows that are not kept still pass through the network, and so enter the statistics of batch
+    normalisation.
+
+    Args:
+        loss: A curve as text, such as ``"cce"`` or ``"imae:T=8"``; the publication has CCE.
+        keep: Part of the rows that is kept, in (0, 1]: the part with right labels, or less.
+        warm_up: Part of the run before the first choice, in (0, 1].
+        every: Part of the run between two choices, in (0, 1].
+        normalize: "batch" divides by the mean weight of the kept rows too; None does not. With
+            ``bound`` it makes IMAE stable, as in ``imae_stable``.
+        bound: Largest length of a logit vector that the loss sees; None for no bound.
+
+    Raises:
+        ArgumentError: If an option is out of its range or the curve is unknown.
+
+    Examples:
+        >>> labels = torch.tensor([0, 0])
+        >>> method = Trimmed(keep=0.5, warm_up=0.25)
+        >>> logits = torch.tensor([[0.0, 9.0], [9.0, 0.0]])
+        >>> method.start(Facts(labels, 2, num_epochs=8, seed=0, predict=lambda: logits))
+        >>> method.end_epoch(1)
+        >>> method.is_kept
+        tensor([False,  True])
+
+    Reference:
+        Shen and Sanghavi, "Learning with bad training data via iterative trimmed loss
+        minimization", ICML 2019.
+    """
+
+    is_kept: Tensor
+
+    def __init__(
+        self,
+        *,
+        loss: str = "cce",
+        keep: float = 0.6,
+        warm_up: float = 1 / 9,
+        every: float = 1 / 9,
+        normalize: str | None = None,
+        bound: float | None = None,
+    ) -> None:
+        super().__init__()
+        check_interval("keep", keep, low=0, high=1, open_low=True)
+        check_interval("warm_up", warm_up, low=0, high=1, open_low=True)
+        check_interval("every", every, low=0, high=1, open_low=True)
+        check_choice("normalize", normalize, NORMALIZATIONS)
+        if bound is not None:
+            check_interval("bound", bound, low=0, open_low=True, open_high=True)
+        self.curve = parse_curve(loss)
+        self.keep = keep
+        self.warm_up = warm_up
+        self.every = every
+        self.normalize = normalize
+        self.bound = bound
+
+    def start(self, facts: Facts) -> None:
+        """Keeps every row."""
+        super().start(facts)
+        self.register_buffer("is_kept", torch.ones_like(facts.labels, dtype=torch.bool))
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Loss of every row, shape (B,)."""
+        logits = self._bounded(rows.logits)
+        losses = curve_loss(logits, rows.target, self.curve, reduction="none")
+        is_kept = self.is_kept[rows.row]
+        weights = torch.ones_like(losses)
+        if self.normalize is not None:
+            weights = weight_at_margin(margin(logits.detach(), rows.target), self.curve)
+        weights = weights.masked_fill(~is_kept, 0)
+        counts = rows.counts().to(weights.dtype)
+        sums = torch.stack([(weights * counts).sum(), counts.sum()])
+        weight, num_rows = self.facts.total(sums).unbind()
+        # A batch may hold no kept row at all: it then has no loss.
+        scale = num_rows / weight.masked_fill(weight == 0, 1)
+        return torch.where(is_kept, losses * scale, 0)
+
+    def end_epoch(self, epoch: int) -> None:
+        """Chooses the rows anew where it is time to."""
+        facts = self.facts
+        if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
+            assert facts.predict is not None
+            m = margin(self._bounded(facts.predict()), facts.labels.cpu())
+            num_kept = max(1, int(self.keep * len(m)))
+            kept = m.argsort(descending=True, stable=True)[:num_kept]
+            self.is_kept.zero_()[kept] = True
+
+    def _bounded(self, logits: Tensor) -> Tensor:
+        logits = precise(logits)
+        return logits if self.bound is None else bound_logits(logits, self.bound)
+
+    def extra_repr(self) -> str:
+        """The curve and the options, for ``repr``."""
+        parts = f"keep={self.keep}, warm_up={self.warm_up:g}, every={self.every:g}"
+        return f"{self.curve!r}, {parts}, normalize={self.normalize!r}, bound={self.bound!r}"
+
+
+@final
+class TruncatedGCEMethod(Method):
+    """Training on truncated GCE by alternating search: fit the kept rows, then choose them anew.
+
+    Formula, with p the probability of the label and v in {0, 1} a memory of every row:
+
+        l = v (1 - p^q) / q + (1 - v) (1 - k^q) / q
+        v = 1 if p > k else 0, for all rows by the network in evaluation mode
+
+    With v held fixed a pruned row sends no gradient; chosen with the network held fixed, v makes
+    the loss smallest, so that both steps lower the same sum. All rows count during the warm-up.
+    The batch is averaged over all its rows, pruned ones included. State: one byte a row.
+
+    What differs from the publication: rows are chosen by the network as it is; the code in
+    common use takes the best network so far by test accuracy, which no run should look at. The
+    40 of 120 epochs before the first pruning and the 10 between two are parts of the run, and the
+    first part is longer: in a short run whole classes are not learned by a third of it, and a
+    class that is pruned as a whole hardly comes back. A search that would prune every row changes
+    nothing, because nothing would be left to learn from. The search ends with the run, as in
+    their experiments.
+
+    Args:
+        q: Position between CCE and MAE, in (0, 1].
+        k: Probability at which a row is pruned, in (0, 1).
+        warm_up: Part of the run before the first pruning, in (0, 1]; published: 1/3.
+        every: Part of the run between two prunings, in (0, 1].
+
+    Raises:
+        ArgumentError: If an option is out of its range.
+
+    Examples:
+        >>> labels = torch.tensor([0, 0])
+        >>> method = TruncatedGCEMethod(warm_up=0.25)
+        >>> logits = torch.tensor([[0.0, 9.0], [9.0, 0.0]])
+        >>> method.start(Facts(labels, 2, num_epochs=12, seed=0, predict=lambda: logits))
+        >>> method.end_epoch(2)
+        >>> method.is_kept
+        tensor([False,  True])
+
+    Reference:
+        Zhang and Sabuncu, "Generalized cross entropy loss for training deep neural networks with
+        noisy labels", NeurIPS 2018, Eq. (8) and Algorithm 1.
+    """
+
+    is_kept: Tensor
+
+    def __init__(
+        self, *, q: float = 0.7, k: float = 0.5, warm_up: float = 0.7, every: float = 1 / 12
+    ) -> None:
+        super().__init__()
+        check_interval("k", k, low=0, high=1, open_low=True, open_high=True)
+        check_interval("warm_up", warm_up, low=0, high=1, open_low=True)
+        check_interval("every", every, low=0, high=1, open_low=True)
+        self.curve = GCE(q)
+        self.k = k
+        self.warm_up = warm_up
+        self.every = every
+
+    def start(self, facts: Facts) -> None:
+        """Keeps every row."""
+        super().start(facts)
+        self.register_buffer("is_kept", torch.ones_like(facts.labels, dtype=torch.bool))
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Loss of every row, shape (B,)."""
+        losses = curve_loss(precise(rows.logits), rows.target, self.curve, reduction="none")
+        threshold = (1 - self.k**self.curve.q) / self.curve.q
+        return losses.where(self.is_kept[rows.row], threshold)
+
+    def end_epoch(self, epoch: int) -> None:
+        """Prunes where it is time to."""
+        facts = self.facts
+        if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
+            assert facts.predict is not None
+            m = margin(precise(facts.predict()), facts.labels.cpu())
+            # p > k, without a probability that could round to k.
+            is_kept = m > math.log(self.k) - math.log1p(-self.k)
+            if is_kept.any():
+                self.is_kept.copy_(is_kept)
+
+    def extra_repr(self) -> str:
+        """The curve and the options, for ``repr``."""
+        return f"{self.curve!r}, k={self.k}, warm_up={self.warm_up:g}, every={self.every:g}"

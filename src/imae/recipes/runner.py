@@ -1,0 +1,243 @@
+"""Running jobs: in worker processes on this machine, or on a Ray cluster."""
+
+import contextlib
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from imae.errors import ArgumentError, ImaeError, import_extra
+from imae.records import RunFolder
+from imae.train import Config, Run, Stopped, build_config, resume, train
+from imae.train.processes import fresh_process, stop_requests
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run that is to be done.
+
+    Args:
+        name: Name of its folder.
+        config: What is trained.
+    """
+
+    name: str
+    config: Config
+
+    def content(self) -> dict[str, Any]:
+        """The settings as plain values, which another process can read."""
+        return self.config.model_dump(mode="json")
+
+
+def train_or_resume(config: Config, *, show: bool = False) -> Run:
+    """The finished run of a configuration: trained, gone on with, or found as it is."""
+    assert config.out is not None
+    if RunFolder(config.out).exists():
+        return resume(config.out, show=show, model=config.model.name)
+    return train(config, show=show)
+
+
+def attempt(config: Config, *, show: bool = False) -> str | None:
+    """Does a run; what went wrong, in one line, or None.
+
+    Raises:
+        Stopped: If a signal ended it; it can be resumed.
+    """
+    try:
+        train_or_resume(config, show=show)
+    except Stopped:
+        raise
+    except ImaeError as error:
+        return str(error)
+    except Exception as error:  # such as no more memory: the other runs of a grid go on
+        traceback.print_exc()
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return None
+
+
+def attempt_content(content: Mapping[str, Any]) -> str | None:
+    """Does a run given as plain settings, as another process gets them; see ``attempt``."""
+    return attempt(build_config(content))
+
+
+_SECONDS_BETWEEN_LOOKS = 0.5  # for a signal
+
+
+def run_at_once(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | None]]:
+    """Does the jobs, so many at a time.
+
+    A process that dies takes no other with it: its run can be resumed.
+
+    Yields:
+        Each job as it ends, with what went wrong or None.
+
+    Raises:
+        Stopped: If Ctrl-C or SIGTERM came; the runs have saved and can go on.
+    """
+    waiting, running = list(jobs), list[_Worker]()
+    with stop_requests() as request, contextlib.ExitStack() as at_end:
+        at_end.callback(_stop, running)
+        while waiting or running:
+            while waiting and len(running) < workers:
+                running.append(_Worker(waiting.pop(0)))
+            ready = wait([worker.receiver for worker in running], _SECONDS_BETWEEN_LOOKS)
+            if request.signal:
+                raise Stopped("stopped; the same command with --resume goes on", request.code)
+            for worker in [each for each in running if each.receiver in ready]:
+                running.remove(worker)
+                yield worker.job, worker.problem()
+
+
+class _Worker:
+    """A process that does one job, and the pipe on which it says what went wrong.
+
+    The pipe tells when it has ended. What multiprocessing knows of it comes from the process that
+    started it, which a signal to all of them ends before the runs have saved.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.receiver, sender = multiprocessing.Pipe(duplex=False)
+        self._process = fresh_process(_work, job.content(), sender)
+        self._process.start()
+        sender.close()
+
+    def problem(self) -> str | None:
+        """What went wrong, or None; waits until the process has said so, or has ended."""
+        try:
+            said: str | None = self.receiver.recv()
+        except EOFError:
+            self._process.join()
+            return f"its process ended without a word (exit code {self._process.exitcode})"
+        finally:
+            self.receiver.close()
+        return said
+
+    def ask_to_stop(self) -> None:
+        """Sends SIGTERM, at which a run saves and leaves."""
+        assert self._process.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGTERM)
+
+
+def _work(content: Mapping[str, Any], sender: Connection) -> None:
+    try:
+        sender.send(attempt_content(content))
+    except Stopped as stopped:
+        sender.send(str(stopped))
+
+
+def _stop(running: Sequence[_Worker]) -> None:
+    for worker in running:
+        worker.ask_to_stop()
+    for worker in running:
+        worker.problem()
+
+
+_RETRIES = 3
+_SECONDS_TO_ANSWER = 10
+
+
+def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | None]]:
+    """Does the jobs on a cluster; a run whose worker dies goes on, on another, where it was.
+
+    All machines of the cluster must see the run folders and the data under the same names.
+
+    Args:
+        jobs: The runs.
+        address: Address of the cluster, ``auto`` for the one of this machine, or ``local`` to
+            start one here.
+
+    Yields:
+        Each job as it ends, with what went wrong or None.
+
+    Raises:
+        ArgumentError: If there is no cluster at the address, or a run asks for more than this
+            machine has and the cluster is its own.
+        MissingExtraError: If ray is not installed.
+    """
+    ray: Any = import_extra("ray", extra="cluster")
+    _check_somebody_answers(address)
+    own = {"include_dashboard": False} if address == "local" else {}
+    try:
+        ray.init(address=address, log_to_driver=False, **own)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ArgumentError(f"--ray {address}: {reason}") from error
+    try:
+        if address == "local":
+            check_they_fit(ray, jobs)
+        yield from _ends(ray, jobs)
+    finally:
+        ray.shutdown()
+
+
+def _check_somebody_answers(address: str) -> None:
+    """Raises if nobody listens at a host and port, where Ray would try for many minutes."""
+    place = re.fullmatch(r"(?:ray://)?([^/]+):(\d+)", address)
+    if place is None:
+        return
+    host, port = place[1].strip("[]"), int(place[2])
+    try:
+        socket.create_connection((host, port), timeout=_SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError) as error:
+        raise ArgumentError(f"--ray {address}: nobody answers there ({error})") from error
+
+
+def check_they_fit(ray: Any, jobs: Sequence[Job]) -> None:
+    """Refuses runs for which Ray would wait without a word.
+
+    Raises:
+        ArgumentError: If a run asks for more than the cluster has.
+    """
+    there = ray.cluster_resources()
+    for job in jobs:
+        asked = needs(job, has_gpus=there.get("GPU", 0) > 0)
+        for key, name, word in (
+            ("num_cpus", "CPU", "processors"),
+            ("num_gpus", "GPU", "graphics cards"),
+        ):
+            if asked.get(key, 0) > there.get(name, 0):
+                raise ArgumentError(
+                    f"{job.name}: asks for {asked[key]} {word}, and this machine has "
+                    f"{int(there.get(name, 0))}; set machine.threads or machine.accelerator"
+                )
+
+
+def _do_in(folder: str, content: Mapping[str, Any]) -> str | None:
+    """Does a run; relative paths mean what they mean where the command was given."""
+    os.chdir(folder)
+    return attempt_content(content)
+
+
+def needs(job: Job, *, has_gpus: bool) -> dict[str, Any]:
+    """What a run asks of the cluster, which then shows it these devices alone."""
+    machine = job.config.machine
+    asked: dict[str, Any] = {"num_cpus": machine.threads or 1}
+    if machine.accelerator in ("gpu", "cuda") or (machine.accelerator == "auto" and has_gpus):
+        asked["num_gpus"] = machine.devices
+    return asked
+
+
+def _ends(ray: Any, jobs: Sequence[Job]) -> Iterator[tuple[Job, str | None]]:
+    # A worker that dies is a system failure to Ray, which starts its task again: the run then
+    # goes on from its last checkpoint.
+    has_gpus = ray.cluster_resources().get("GPU", 0) > 0
+    task = ray.remote(max_retries=_RETRIES)(_do_in)
+    running = {}
+    for job in jobs:
+        options = task.options(name=job.name, **needs(job, has_gpus=has_gpus))
+        running[options.remote(os.getcwd(), job.content())] = job
+    while running:
+        (done,), _ = ray.wait(list(running), num_returns=1)
+        job = running.pop(done)
+        try:
+            yield job, ray.get(done)
+        except ray.exceptions.RayError as error:
+            yield job, " ".join(str(error).split())[:300]

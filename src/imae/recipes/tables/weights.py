@@ -1,0 +1,116 @@
+"""The paper's weight curves, their variances, and the loss by integration; no training."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from imae._checks import check_choice
+from imae.curves import CCE, IMAE, MAE, Curve, imae_weight_variance, weight_variance
+from imae.recipes.outcome import Outcome, published
+from imae.recipes.protocols import BUDGETS
+from imae.recipes.recipe import Cell, Recipe
+from imae.records.files import whole_file
+from imae.report.figures import save_lines
+
+
+def draw_weights(out: Path, name: str, title: str, chosen: dict[str, Curve]) -> list[Path]:
+    """Draws the weight of an example against the probability of its label."""
+    p = torch.linspace(0, 1, 401, dtype=torch.float64)
+    lines = {label: curve.weight(p).numpy() for label, curve in chosen.items()}
+    return save_lines(
+        out,
+        name,
+        p.numpy(),
+        lines,
+        title=title,
+        x_label="probability of the given label",
+        y_label="weight ||dL/dz||₁",
+    )
+
+
+def draw_values(out: Path, name: str, chosen: dict[str, Curve]) -> list[Path]:
+    """Draws the losses themselves, each counted from p = 1/2."""
+    # Every value is shown from p = 1/2 on, as IMAE's has no other anchor.
+    p = torch.linspace(0.005, 0.995, 397, dtype=torch.float64)
+    zero = torch.zeros(1, dtype=torch.float64)
+    lines = {
+        label: (curve.value(torch.logit(p)) - curve.value(zero)).numpy()
+        for label, curve in chosen.items()
+    }
+    return save_lines(
+        out,
+        name,
+        p.numpy(),
+        lines,
+        title="Loss, counted from p = 1/2",
+        x_label="probability of the given label",
+        y_label="L(p) - L(1/2)",
+    )
+
+
+_T = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.0)
+_CURVES: dict[str, tuple[str, Curve]] = {
+    "cce": ("CCE", CCE()),
+    "mae": ("MAE", MAE()),
+    **{f"imae-{T:g}": (f"IMAE, T = {T:g}", IMAE(T)) for T in _T},
+}
+_PRINTED_DIGITS = {"cce": 2, "mae": 2}  # the captions; the table of IMAE has three
+_NOTE = (
+    "The paper draws IMAE's loss as an integral up to p = 1, which does not exist: the weight "
+    "tends to 1 there. Here every loss is counted from p = 1/2."
+)
+
+
+def cells(budget: str) -> tuple[Cell, ...]:
+    """None: there is nothing to train."""
+    check_choice("budget", budget, tuple(BUDGETS))
+    return ()
+
+
+def variances() -> dict[str, tuple[float, float, int]]:
+    """Ours, the paper's and the paper's number of decimals, by the name of the curve."""
+    found = {}
+    for name, (_, curve) in _CURVES.items():
+        if isinstance(curve, IMAE):
+            ours = imae_weight_variance(float(curve.T))
+        else:
+            ours = weight_variance(curve)
+        found[name] = (ours, published("weights", name)["variance"], _PRINTED_DIGITS.get(name, 3))
+    return found
+
+
+def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # noqa: ARG001
+    """Writes the variances beside the paper's, and the four figures."""
+    lines = [
+        "| Loss | Variance of the weight | Paper | Equal to the printed digits |",
+        "|---|---:|---:|---|",
+    ]
+    for name, (ours, paper, digits) in variances().items():
+        is_equal = round(ours, digits) == paper
+        lines.append(
+            f"| {_CURVES[name][0]} | {ours:.6f} | {paper:g} | {'yes' if is_equal else 'NO'} |"
+        )
+    path = folder / "variances.md"
+    with whole_file(path) as file:
+        file.write(("\n".join([*lines, "", _NOTE]) + "\n").encode())
+    three = {
+        heading: curve for heading, curve in map(_CURVES.__getitem__, ("cce", "mae", "imae-8"))
+    }
+    by_t: dict[str, Curve] = {f"T = {T:g}": IMAE(T) for T in _T}
+    return [
+        path,
+        *draw_weights(folder, "weights", "Weight of an example", three),
+        *draw_weights(folder, "imae_weights", "Weight of an example under IMAE", by_t),
+        *draw_values(folder, "values", three),
+        *draw_values(folder, "imae_values", by_t),
+    ]
+
+
+WEIGHTS = Recipe(
+    name="weights",
+    title="weight curves and variances, IMAE for T = 16 to 0, the loss by integral (no training)",
+    cells=cells,
+    notes=_NOTE,
+    finish=finish,
+)

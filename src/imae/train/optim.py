@@ -1,0 +1,161 @@
+"""Optimisers and learning-rate schedules by name, and a moving average of the weights."""
+
+import copy
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from imae.train.config import OptimizerConfig, ScheduleConfig
+
+
+def build_optimizer(
+    config: OptimizerConfig, network: nn.Module, method: nn.Module
+) -> torch.optim.Optimizer:
+    """The optimiser of the network's parameters and of those that the method has.
+
+    The method's are not pulled towards zero: for a transition matrix zero is no resting place.
+
+    Args:
+        config: Which optimiser, and its numbers.
+        network: Network, or several of them in one module.
+        method: What is optimised.
+    """
+    groups = [{"params": list(network.parameters()), "weight_decay": config.weight_decay}]
+    if own := list(method.parameters()):
+        groups.append({"params": own, "weight_decay": 0.0})
+    if config.name == "adam":
+        return torch.optim.Adam(groups, lr=config.lr, eps=config.delta)
+    momentum = 0.0 if config.name == "sgd" else config.momentum
+    return torch.optim.SGD(
+        groups,
+        lr=config.lr,
+        momentum=momentum,
+        nesterov=config.name == "nesterov" and momentum > 0,
+    )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Sets the learning rate of every group."""
+    groups: Iterable[dict[str, object]] = optimizer.param_groups
+    for group in groups:
+        group["lr"] = lr
+
+
+_ONE_CYCLE_RISE = 0.3
+_ONE_CYCLE_START = 1 / 25
+_ONE_CYCLE_END = 1e-4 / 25
+
+
+def factor(schedule: ScheduleConfig, step: int, total_steps: int) -> float:
+    """What the learning rate is multiplied by at a step.
+
+    Args:
+        schedule: Shape of the learning rate.
+        step: Optimiser step, from 0.
+        total_steps: Steps of the whole run.
+
+    Examples:
+        >>> paper = ScheduleConfig(name="steps", at=(32000, 48000))
+        >>> [factor(paper, step, 100000) for step in (31999, 32000, 48000)]
+        [1.0, 0.1, 0.01]
+    """
+    warm_up = min(1.0, (step + 1) / (schedule.warm_up + 1))
+    if schedule.name == "constant":
+        return warm_up
+    if schedule.name == "steps":
+        return warm_up * divided(schedule, step)
+    if schedule.name == "cosine":
+        progress = max(0, step - schedule.warm_up) / max(1, total_steps - schedule.warm_up)
+        return warm_up * cosine(progress, 1.0, 0.0)
+    return one_cycle(step / total_steps)
+
+
+def divided(schedule: ScheduleConfig, step: int) -> float:
+    """One over ``divide_by`` for each time that the schedule has divided until this step."""
+    if schedule.every is not None:
+        times = step // schedule.every
+    else:
+        times = sum(step >= at for at in schedule.at)
+    return float(schedule.divide_by**-times)
+
+
+def shortened(schedule: ScheduleConfig, part: float) -> ScheduleConfig:
+    """The schedule for a stage that is a part of the run, in (0, 1]: it divides as much earlier.
+
+    Examples:
+        >>> shortened(ScheduleConfig(name="steps", at=(32000, 48000)), 0.5).at
+        (16000, 24000)
+    """
+    at = tuple(max(1, round(part * each)) for each in schedule.at)
+    every = None if schedule.every is None else max(1, round(part * schedule.every))
+    return schedule.model_copy(update={"at": at, "every": every})
+
+
+def one_cycle(progress: float) -> float:
+    """Up from 1/25 over the first 30% of the run, then down to almost nothing, along cosines.
+
+    Args:
+        progress: Part of the run that is done, in [0, 1).
+
+    Reference:
+        Smith and Topin, "Super-convergence", 2019; the numbers are those of torch's OneCycleLR.
+    """
+    if progress < _ONE_CYCLE_RISE:
+        return cosine(progress / _ONE_CYCLE_RISE, _ONE_CYCLE_START, 1.0)
+    return cosine((progress - _ONE_CYCLE_RISE) / (1 - _ONE_CYCLE_RISE), 1.0, _ONE_CYCLE_END)
+
+
+def cosine(progress: float, start: float, end: float) -> float:
+    """Half a cosine from ``start`` to ``end``.
+
+    Examples:
+        >>> cosine(0.0, 1.0, 0.0), cosine(0.5, 1.0, 0.0), cosine(1.0, 1.0, 0.0)
+        (1.0, 0.5, 0.0)
+    """
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+class Average:
+    """A network whose weights trail behind those of another.
+
+    Formula:
+
+        average = decay average + (1 - decay) weights, after each step
+
+    Buffers, such as the statistics of batch normalisation, are taken over as they are.
+
+    Args:
+        network: The network to follow; a copy of it is the start.
+        decay: In (0, 1).
+
+    Examples:
+        >>> network = nn.Linear(1, 1, bias=False)
+        >>> average = Average(network, decay=0.75)
+        >>> with torch.no_grad():
+        ...     _ = average.network.weight.fill_(0), network.weight.fill_(1)
+        >>> average.update(network)
+        >>> float(average.network.weight)
+        0.25
+    """
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.network = copy.deepcopy(network).requires_grad_(False).eval()
+        self._decay = decay
+
+    @torch.no_grad()
+    def start_from(self, network: nn.Module) -> None:
+        """Forgets all steps: the network as it is now is the start."""
+        for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
+            average.copy_(weight)
+        for own, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
+            own.copy_(buffer)
+
+    @torch.no_grad()
+    def update(self, network: nn.Module) -> None:
+        """Follows the network by one step."""
+        for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
+            average.lerp_(weight, 1 - self._decay)
+        for own, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
+            own.copy_(buffer)

@@ -1,0 +1,179 @@
+"""Given labels of a split replaced: by noise, or by a file."""
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.data.assemble import written_ids
+from imae.data.columns import ID_NAMES, LABEL_NAMES, listing, only_column
+from imae.data.split import Split
+from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
+from imae.errors import ArgumentError, DataError
+from imae.noise import KINDS, NoiseSpec, NoisyLabels, apply, parse_mapping, read_manifest
+from imae.noise.manifest import MANIFEST_START
+
+_ROWS_AT_ONCE = 256
+
+
+def corrupt_split(
+    split: Split, spec: NoiseSpec, *, seed: int, mapping: str | None = None, exact: bool = False
+) -> NoisyLabels:
+    """The labels of a split under noise.
+
+    Args:
+        split: Rows whose labels count as clean.
+        spec: Kind and rate.
+        seed: Seed of every draw.
+        mapping: ``FROM:TO,FROM:TO`` by class name or number, for ``pairs``.
+        exact: Change exactly the asked part of the rows.
+
+    Raises:
+        ArgumentError: If the kind lacks what it needs or does not take what it got.
+    """
+    options = KINDS.find(spec.kind).defaults
+    if "mapping" in options and mapping is None:
+        raise ArgumentError(f"noise {spec.kind!r} needs a map FROM:TO,FROM:TO")
+    if "mapping" not in options and mapping is not None:
+        raise ArgumentError(f"noise {spec.kind!r} takes no map; leave it out")
+    if "exact" not in options and exact:
+        raise ArgumentError(f"noise {spec.kind!r} has no exact number of changes; leave that out")
+    return apply(
+        spec,
+        split.labels,
+        num_classes=split.num_classes,
+        seed=seed,
+        exact=exact,
+        mapping=None if mapping is None else parse_mapping(mapping, split.class_names),
+        features=_features(split) if "features" in options else None,
+    )
+
+
+def _features(split: Split) -> NDArray[np.float32]:
+    features = np.empty((len(split), math.prod(split.inputs.shape)), dtype=np.float32)
+    for start in range(0, len(split), _ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(split)))
+        features[rows] = split.inputs.batch(rows, generator=None).flatten(1).numpy()
+    return features
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()) -> Split:
+    """The rows under the labels of a file, which must name each of them once and no others.
+
+    A file of ``imae noise`` holds the labels before the noise too: they must be those of the rows,
+    and count as clean unless the rows have clean labels of their own. Of any other file nothing
+    is known but the labels: the truth stays as well known as it was, and the labels that the rows
+    had before are forgotten.
+
+    Args:
+        split: The rows.
+        path: A file of ``imae noise``, or a CSV or Parquet file with a column ``row_id`` (or
+            ``id``) and a column ``label`` (or ``labels``, ``target``, ``y``) of class names; or
+            of class numbers from 0, if no class is called by a number.
+        skipped: Ids of rows that were left out of the data, and may stand in the file.
+
+    Raises:
+        DataError: If the file cannot be read, does not fit the rows, or has an unknown label.
+    """
+    if _is_manifest(path):
+        manifest = read_manifest(path)
+        places = _places(path, split.row_ids, manifest.row_ids, skipped)
+        _check_before(path, split, manifest.clean_labels[places], manifest.num_classes)
+        return split.relabel(manifest.labels[places])
+    ids, written = _read(path)
+    places = _places(path, split.row_ids, ids, skipped)
+    numbers = _numbers(split.class_names)
+    labels = np.empty(len(split), np.int64)
+    for row, place in enumerate(places):
+        # Data whose labels stand as 1.0 has a class called 1.
+        number = numbers.get(written[place], numbers.get(re.sub(r"\.0+$", "", written[place])))
+        if number is None:
+            raise DataError(
+                f"{path}: row {str(ids[place])!r}: label {written[place]!r} is none of the "
+                f"classes ({listing(split.class_names)})"
+            )
+        labels[row] = number
+    return replace(split, labels=labels)
+
+
+def _is_manifest(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_BYTE_ORDER_MARK) + len(MANIFEST_START))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return start.removeprefix(_BYTE_ORDER_MARK).startswith(MANIFEST_START)
+
+
+def _read(path: Path) -> tuple[NDArray[np.str_], list[str]]:
+    """Ids and labels as they were written."""
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        raise DataError(f"{path}: a file of labels ends in {', '.join(TABLE_SUFFIXES)}")
+    file = open_columns(path)
+    columns = []
+    for kind, names in (("ids", ID_NAMES), ("labels", LABEL_NAMES)):
+        column = only_column(file, file.names, names)
+        if column is None:
+            raise DataError(
+                f"{path}: line 1 has no column {' or '.join(names)} for the {kind} (columns: "
+                f"{listing(file.names)})"
+            )
+        columns.append(column)
+    values, _ = file.read(columns, ())
+    ids, labels = (as_texts(values[column]) for column in columns)
+    return written_ids(ids, source=str(path)), [label.strip() for label in labels]
+
+
+def _places(
+    path: Path,
+    wanted: NDArray[np.str_],
+    named: NDArray[np.str_],
+    skipped: Collection[str],
+) -> NDArray[np.int64]:
+    """Where in the file each of the rows stands."""
+    place = {row_id: number for number, row_id in enumerate(named.tolist())}
+    missing = [row_id for row_id in wanted.tolist() if row_id not in place]
+    if missing:
+        raise DataError(
+            f"{path}: has no label for training row {missing[0]!r} ({len(missing)} of "
+            f"{len(wanted)} rows are missing)"
+        )
+    unknown = place.keys() - set(wanted.tolist()) - set(skipped)
+    if unknown:
+        first = next(row_id for row_id in place if row_id in unknown)
+        raise DataError(
+            f"{path}: row {first!r} is no training row ({len(unknown)} of {len(named)} are "
+            "unknown); take them out of the file"
+        )
+    return np.array([place[row_id] for row_id in wanted.tolist()], np.int64)
+
+
+def _check_before(path: Path, split: Split, before: NDArray[np.int64], num_classes: int) -> None:
+    """Raises unless the noise was added to the labels that the rows have."""
+    if num_classes != split.num_classes:
+        raise DataError(
+            f"{path}: was made for {num_classes} classes, the data has {split.num_classes}; make "
+            "it again with imae noise"
+        )
+    differs = before != split.labels
+    if differs.any():
+        row = int(differs.argmax())
+        raise DataError(
+            f"{path}: row {str(split.row_ids[row])!r} was of class {before[row]} before the noise, "
+            f"in the data it is of class {split.labels[row]}; make the file again with imae noise"
+        )
+
+
+def _numbers(class_names: tuple[str, ...]) -> Mapping[str, int]:
+    """Class number by what may stand for it in a file."""
+    numbers = {name: number for number, name in enumerate(class_names)}
+    if not any(name.isdecimal() for name in class_names):  # else a number could mean two classes
+        numbers |= {str(number): number for number in range(len(class_names))}
+    return numbers

@@ -1,0 +1,244 @@
+"""Configurations from mappings, files and `key=value`, completed from the data and the machine."""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import BaseModel, ValidationError
+
+from imae.errors import ArgumentError
+from imae.methods.catalog import METHODS
+from imae.methods.matrix import is_matrix_file, read_matrix
+from imae.train.config import Config
+from imae.train.rows import Prepared
+
+_FEATURES = "data.options.feature_columns"
+# Keys below these are free: they go to the data set, the network or the method.
+_FREE = {"data.options", "model.arguments", "method.arguments"}
+
+
+def build_config(content: Mapping[str, Any]) -> Config:
+    """The configuration that nested settings describe.
+
+    Args:
+        content: Settings by section, as in ``config.json``; keys left out keep their defaults.
+
+    Raises:
+        ArgumentError: If a key is unknown or a value refused; all problems, one line each.
+
+    Examples:
+        >>> build_config({"data": {"name": "digits"}, "train": {"epochs": "3"}}).train.epochs
+        3
+        >>> build_config({"data": {"name": "digits"}, "train": {"epoch": 3}})
+        Traceback (most recent call last):
+        imae.errors.ArgumentError: train.epoch: unknown key; did you mean train.epochs?
+    """
+    try:
+        return Config.model_validate(dict(content))
+    except ValidationError as error:
+        raise ArgumentError("\n".join(_lines(error))) from None
+
+
+def read_config_file(path: str | Path) -> dict[str, Any]:
+    """The settings in a JSON or TOML file.
+
+    Raises:
+        ArgumentError: If the file cannot be read, or is of another kind.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text("utf-8-sig")  # Windows likes to put a byte order mark
+        if path.suffix == ".json":
+            content = json.loads(text)
+        elif path.suffix == ".toml":
+            content = _parse_toml(text)
+        else:
+            raise ArgumentError(f"{path}: a configuration is a .json or .toml file")
+    except ArgumentError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(content, dict):
+        raise ArgumentError(f"{path}: must hold an object of settings")
+    return content
+
+
+def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Settings with some of them replaced by texts such as ``optimizer.lr=0.05``.
+
+    A text is read by the type of the field, so ``optimizer.lr=1`` is fine; ``none`` unsets, and
+    lists are written ``schedule.at=32000,48000``.
+
+    Raises:
+        ArgumentError: If a text has another form; whether a key is known, `build_config` says.
+
+    Examples:
+        >>> with_settings({"seed": 1}, ["seed=2", "train.epochs=3"])
+        {'seed': '2', 'train': {'epochs': '3'}}
+    """
+    result = json.loads(json.dumps(content, default=str))  # TOML knows dates, which no setting is
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ArgumentError(f"{setting!r}: write settings as key=value")
+        _put(result, key.strip().split("."), _value(key.strip(), text.strip()))
+    return dict(result)
+
+
+class Setting(NamedTuple):
+    """Something that can be set.
+
+    Args:
+        key: Its name with its section, such as ``optimizer.lr``.
+        default: What it is if it is not given; None if that depends, or if it has to be given.
+        meaning: One sentence.
+    """
+
+    key: str
+    default: Any
+    meaning: str
+
+
+def known_settings() -> tuple[Setting, ...]:
+    """Everything that can be set, in the order of the sections.
+
+    Examples:
+        >>> known_settings()[0]
+        Setting(key='data.name', default=None, meaning='Name of a data set, or a path to your own.')
+    """
+    return tuple(_settings(Config, ""))
+
+
+def _settings(section: type[BaseModel], prefix: str) -> Iterator[Setting]:
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _settings(field.annotation, f"{prefix}{name}.")
+        else:
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            yield Setting(f"{prefix}{name}", default, field.description or "")
+
+
+def _value(key: str, text: str) -> Any:
+    if text.lower() in ("none", "null"):
+        return None
+    if key in ("schedule.at", "log") or (key == _FEATURES and not text.startswith("[")):
+        return [part for part in text.split(",") if part]
+    if key.startswith("data.options.") and key.endswith("_column"):
+        return text  # the name of a column may look like a number
+    if key.rpartition(".")[0] in _FREE:  # no field says which type: a number if it looks like one
+        try:
+            return json.loads(text.lower() if text.lower() in ("true", "false") else text)
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def _put(content: dict[str, Any], parts: Sequence[str], value: Any) -> None:
+    for part in parts[:-1]:
+        if not isinstance(content.get(part), dict):
+            content[part] = {}
+        content = content[part]
+    content[parts[-1]] = value
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    try:
+        import tomllib
+    except ModuleNotFoundError:
+        raise ArgumentError("TOML needs Python 3.11 or newer; write the file as JSON") from None
+    return tomllib.loads(text)
+
+
+def _lines(error: ValidationError) -> list[str]:
+    lines = []
+    for problem in error.errors(include_url=False):
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(_unknown(key))
+            continue
+        message = problem["msg"].removeprefix("Value error, ")
+        got = problem["input"]
+        is_shown = isinstance(got, Mapping | BaseModel) or ", got " in message
+        shown = "" if is_shown else f", got {got!r}"
+        lines.append(f"{key}: {message}{shown}" if key else message)
+    return lines
+
+
+def _unknown(key: str) -> str:
+    keys = [setting.key for setting in known_settings()]
+    known = list(dict.fromkeys([*keys, *Config.model_fields]))
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    if not near:  # the right name in the wrong section
+        last = key.rpartition(".")[2]
+        near = [each for each in known if each.rpartition(".")[2] == last]
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(keys)}"
+    return f"{key}: unknown key; {hint}"
+
+
+_DEFAULT_EPOCHS = 40
+_DEFAULT_BATCH_SIZE = 64
+_SMALL_IMAGE = 24
+_PHOTO = 96
+
+
+def resolved(config: Config, prepared: Prepared) -> Config:
+    """The configuration with nothing left open: what is written down, and what a resume reads.
+
+    Raises:
+        ArgumentError: If the batch is larger than the data.
+    """
+    rows = len(prepared.train)
+    train = config.train
+    if train.batch_size is not None and train.batch_size > rows:
+        raise ArgumentError(
+            f"train.batch_size: {train.batch_size} is more than the {rows} rows to train on"
+        )
+    batch_size = train.batch_size or min(_DEFAULT_BATCH_SIZE, rows)
+    epochs = train.epochs or (None if train.steps is not None else _DEFAULT_EPOCHS)
+    name = config.model.name or model_for(prepared.train.inputs.shape)
+    changes: dict[str, Any] = {
+        "train": train.model_copy(update={"batch_size": batch_size, "epochs": epochs}),
+        "model": config.model.model_copy(update={"name": name}),
+        "method": config.method.model_copy(
+            update={"arguments": _method_arguments(config, prepared.train.num_classes)}
+        ),
+        "data": config.data.model_copy(update={"trusted": _trusted(config, prepared)}),
+        "machine": config.machine.model_copy(
+            update={"threads": config.machine.threads or torch.get_num_threads()}
+        ),
+    }
+    return config.model_copy(update=changes)
+
+
+def model_for(shape: Sequence[int]) -> str:
+    """Name of a network that suits inputs of this shape.
+
+    Examples:
+        >>> model_for((64,)), model_for((1, 8, 8)), model_for((3, 32, 32)), model_for((3, 227, 227))
+        ('mlp', 'small_cnn', 'resnet20', 'resnet50')
+    """
+    if len(shape) != 3:
+        return "mlp"
+    if max(shape[1:]) < _SMALL_IMAGE:
+        return "small_cnn"
+    return "resnet20" if max(shape[1:]) < _PHOTO else "resnet50"
+
+
+def _method_arguments(config: Config, num_classes: int) -> dict[str, Any]:
+    arguments = dict(config.method.arguments)
+    if "num_classes" in METHODS.find(config.method.name).defaults:
+        arguments.setdefault("num_classes", num_classes)
+    # The numbers, not the name of their file: the run must outlive it.
+    return {
+        key: read_matrix(key, value).tolist() if is_matrix_file(value) else value
+        for key, value in arguments.items()
+    }
+
+
+def _trusted(config: Config, prepared: Prepared) -> int | str | None:
+    if config.data.trusted is not None or prepared.trusted is None:
+        return config.data.trusted
+    return len(prepared.trusted)
