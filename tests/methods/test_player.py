@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from imae.methods.player import Player
+from imae.methods.masking import Player
 
 SIZES = (2, 3, 1)
 

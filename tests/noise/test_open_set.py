@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imae.errors import ArgumentError
-from imae.noise.open_set import open_set
+from imae.noise.by_input import open_set
 from imae.noise.transition import symmetric
 
 IMAGES = np.zeros((1000, 3, 4, 4), dtype=np.uint8)

@@ -10,8 +10,9 @@ import numpy as np
 
 from imae.train.display import Display
 from imae.train.loop import train_step
+from imae.train.machine import build_fabric
 from imae.train.processes import StopRequest
-from imae.train.setup import build_fabric, setup
+from imae.train.setup import setup
 
 
 def main():

@@ -2,7 +2,7 @@ import json
 
 import torch
 
-from imae.train.environment import describe, pinned
+from imae.train.machine import describe, pinned
 
 
 def test_it_says_what_a_run_ran_on():

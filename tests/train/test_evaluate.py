@@ -6,8 +6,9 @@ import torch
 
 from imae.train.display import QuietDisplay
 from imae.train.evaluate import evaluate, measures
+from imae.train.machine import build_fabric
 from imae.train.rows import Prepared
-from imae.train.setup import build_fabric, setup
+from imae.train.setup import setup
 from imae.train.state import Ranks
 
 

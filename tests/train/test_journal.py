@@ -5,7 +5,8 @@ from imae.train import train
 from imae.train.checkpoint import load_tensors
 from imae.train.display import QuietDisplay
 from imae.train.journal import Journal, summary
-from imae.train.setup import build_fabric, setup
+from imae.train.machine import build_fabric
+from imae.train.setup import setup
 
 
 def rows(*pairs):

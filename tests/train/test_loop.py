@@ -10,9 +10,10 @@ from imae.methods import METHODS, LossMethod, Restart
 from imae.train import train
 from imae.train.display import QuietDisplay
 from imae.train.loop import fit, train_step
+from imae.train.machine import build_fabric
 from imae.train.optim import cosine
 from imae.train.processes import StopRequest
-from imae.train.setup import build_fabric, build_network, setup
+from imae.train.setup import build_network, setup
 
 
 def started(configure, **sections):

@@ -5,7 +5,8 @@ import torch
 from imae.errors import ArgumentError, DataError
 from imae.train.config import MachineConfig
 from imae.train.display import QuietDisplay
-from imae.train.setup import build_fabric, build_network, setup, sum_dtype
+from imae.train.machine import build_fabric, sum_dtype
+from imae.train.setup import build_network, setup
 
 
 @pytest.fixture

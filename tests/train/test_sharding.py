@@ -9,7 +9,7 @@ from torch import nn
 from imae.methods.catalog import METHODS
 from imae.models import build
 from imae.train.learner import Learner, outputs_of_call
-from imae.train.sharding import (
+from imae.train.machine import (
     clip_gradients,
     divided,
     divided_optimizer,

@@ -8,8 +8,9 @@ from imae.data import Batch
 from imae.methods import METHODS
 from imae.train.display import QuietDisplay
 from imae.train.loop import fit, train_step
+from imae.train.machine import build_fabric
 from imae.train.processes import StopRequest
-from imae.train.setup import build_fabric, setup
+from imae.train.setup import setup
 
 
 def started(configure, **sections):

@@ -9,8 +9,7 @@ from rich.table import Table
 
 from imae.cli.options import refuse_overwriting
 from imae.data.sources.archive import data_root
-from imae.data.sources.catalog import SETS, named_set
-from imae.data.sources.fetch import fetch, verify
+from imae.data.sources.catalog import SETS, fetch, named_set, verify
 from imae.noise import KINDS, NoiseSpec, write_manifest
 
 _ROOT = typer.Option(

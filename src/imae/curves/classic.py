@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from imae._checks import check_integer, check_interval
-from imae.curves.combinators import Window
-from imae.curves.curve import SATURATED, Curve
+from imae.curves.curve import SATURATED, Curve, Window
 
 
 @final

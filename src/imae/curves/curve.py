@@ -1,10 +1,15 @@
-"""The interface of every loss that depends on the softmax through the label's probability only."""
+"""Curves, losses that see the softmax only through the label's probability, and their sums."""
 
+import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
+
+from imae._checks import check_interval
+from imae.errors import ArgumentError
 
 # Beyond this margin the probability is exactly 0 or 1 in float64, and every weight is at its limit.
 SATURATED = 1e4
@@ -51,3 +56,126 @@ class Curve(ABC):
             tensor([2.0000, 1.5000, 0.0000])
         """
         return 2 * self.slope(torch.logit(p).clamp(-SATURATED, SATURATED)).abs()
+
+
+@final
+@dataclass(frozen=True)
+class Sum(Curve):
+    """The sum of two or more curves.
+
+    Formula:
+
+        phi(m)  = sum of the parts' phi(m)
+        phi'(m) = sum of the parts' phi'(m)
+        w(p)    = sum of the parts' w(p)
+
+    Args:
+        parts: The curves to add.
+
+    Examples:
+        >>> from imae.curves import CCE, MAE
+        >>> Sum((CCE(), MAE())).weight(torch.tensor([0.5]))
+        tensor([2.])
+    """
+
+    parts: tuple[Curve, ...]
+    name: ClassVar[str] = "sum"
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
+            raise ArgumentError(f"parts must hold two curves or more, got {len(self.parts)}")
+
+    def value(self, m: Tensor) -> Tensor:
+        """Loss at margin ``m``."""
+        return torch.stack([part.value(m) for part in self.parts]).sum(0)
+
+    def slope(self, m: Tensor) -> Tensor:
+        """Derivative of the loss at margin ``m``."""
+        return torch.stack([part.slope(m) for part in self.parts]).sum(0)
+
+
+@final
+@dataclass(frozen=True)
+class Scale(Curve):
+    """A curve times a constant.
+
+    It changes the step that the optimiser takes, and not the ratio between two examples.
+
+    Formula:
+
+        phi(m)  = factor times the curve's phi(m)
+        phi'(m) = factor times the curve's phi'(m)
+        w(p)    = factor times the curve's w(p)
+
+    Args:
+        curve: The curve to scale.
+        factor: The constant, not negative.
+
+    Examples:
+        >>> from imae.curves import MAE
+        >>> Scale(MAE(), 0.5).weight(torch.tensor([0.5]))
+        tensor([0.5000])
+    """
+
+    curve: Curve
+    factor: float
+    name: ClassVar[str] = "scale"
+
+    def __post_init__(self) -> None:
+        check_interval("factor", self.factor, low=0)
+
+    def value(self, m: Tensor) -> Tensor:
+        """Loss at margin ``m``."""
+        return self.factor * self.curve.value(m)
+
+    def slope(self, m: Tensor) -> Tensor:
+        """Derivative of the loss at margin ``m``."""
+        return self.factor * self.curve.slope(m)
+
+
+@final
+@dataclass(frozen=True)
+class Window(Curve):
+    """A curve that listens only to examples whose margin lies in a window.
+
+    Formula:
+
+        phi(m)  = the curve's phi at min(max(m, low), high)
+        phi'(m) = the curve's phi'(m) if low <= m <= high else 0
+        w(p)    = the curve's w(p) if low <= logit(p) <= high else 0
+
+    What it does at both ends. A finite ``high`` stops examples that are right by that margin
+    from pushing their logits further: with a weight that does not vanish at p = 1, such as
+    IMAE's, logits otherwise grow without bound. A finite ``low`` stops examples that are wrong
+    by that margin, likely wrong labels, but also the rows of a class not yet learned: starting
+    at random with C classes, margins lie near ``-log(C - 1)``, so keep ``low`` well under that.
+
+    Args:
+        curve: The curve inside the window.
+        low: Smallest margin that still counts.
+        high: Largest margin that still counts.
+
+    Examples:
+        >>> from imae.curves import IMAE
+        >>> Window(IMAE(T=8.0), high=4.0).weight(torch.tensor([0.0, 0.5, 1.0]))
+        tensor([1.0000, 7.3891, 0.0000])
+    """
+
+    curve: Curve
+    low: float = -math.inf
+    high: float = math.inf
+    name: ClassVar[str] = "window"
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ArgumentError(f"low must be under high, got low={self.low}, high={self.high}")
+
+    def value(self, m: Tensor) -> Tensor:
+        """Loss at margin ``m``."""
+        return self.curve.value(m.clamp(self.low, self.high))
+
+    def slope(self, m: Tensor) -> Tensor:
+        """Derivative of the loss at margin ``m``."""
+        inside = (m >= self.low) & (m <= self.high)
+        # A NaN margin is in no window, and must not turn into a silent zero.
+        return torch.where(inside | m.isnan(), self.curve.slope(m), torch.zeros_like(m))

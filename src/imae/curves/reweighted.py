@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 
 from imae._checks import check_interval
 from imae.curves.curve import Curve
-from imae.curves.from_weight import integrate_from_zero
+from imae.curves.integrals import integrate_from_zero
 
 # The largest weights, exp(100 / 4) and exp(80), leave room for a sum over a batch in float32.
 _LARGEST_T = 100.0

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from imae._checks import check_interval
 from imae.curves.classic import MAE
-from imae.curves.combinators import Scale
-from imae.curves.curve import Curve
+from imae.curves.curve import Curve, Scale
 from imae.errors import ArgumentError
 from imae.losses.arguments import (
     Labels,

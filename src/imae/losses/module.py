@@ -9,8 +9,7 @@ from typing_extensions import Unpack
 
 from imae._checks import check_choice, check_integer
 from imae.curves.classic import AGCE, CCE, GCE, MAE, SL, Focal, ForwardSymmetric, TruncatedGCE
-from imae.curves.combinators import Scale
-from imae.curves.curve import Curve
+from imae.curves.curve import Curve, Scale
 from imae.curves.reweighted import DM, ICCE, IMAE
 from imae.errors import ArgumentError
 from imae.losses.arguments import REDUCTIONS

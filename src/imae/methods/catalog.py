@@ -8,7 +8,7 @@ from imae._checks import check_interval
 from imae._registry import Catalog, Entry
 from imae.curves.catalog import CURVES
 from imae.curves.classic import MAE
-from imae.curves.combinators import Scale
+from imae.curves.curve import Scale
 from imae.losses.general import (
     bootstrap_loss,
     label_smoothing_loss,

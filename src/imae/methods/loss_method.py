@@ -7,8 +7,7 @@ from typing import final
 from torch import Tensor
 
 from imae._checks import check_choice, check_interval
-from imae.curves.combinators import Window
-from imae.curves.curve import Curve
+from imae.curves.curve import Curve, Window
 from imae.losses.bound import bound_logits
 from imae.losses.functional import NORMALIZATIONS, curve_loss
 from imae.losses.margin import margin, precise, weight_at_margin

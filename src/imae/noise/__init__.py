@@ -5,6 +5,9 @@ from imae.noise.asymmetric import CIFAR100_COARSE as CIFAR100_COARSE
 from imae.noise.asymmetric import cifar10_asymmetric as cifar10_asymmetric
 from imae.noise.asymmetric import cifar100_asymmetric as cifar100_asymmetric
 from imae.noise.asymmetric import pairs as pairs
+from imae.noise.by_input import OpenSetImages as OpenSetImages
+from imae.noise.by_input import instance_dependent as instance_dependent
+from imae.noise.by_input import open_set as open_set
 from imae.noise.catalog import KINDS as KINDS
 from imae.noise.catalog import NoiseSpec as NoiseSpec
 from imae.noise.catalog import apply as apply
@@ -16,13 +19,10 @@ from imae.noise.estimate import estimate_transition as estimate_transition
 from imae.noise.estimate import (
     estimate_transition_from_anchors as estimate_transition_from_anchors,
 )
-from imae.noise.instance_dependent import instance_dependent as instance_dependent
 from imae.noise.manifest import Manifest as Manifest
 from imae.noise.manifest import read_manifest as read_manifest
 from imae.noise.manifest import write_manifest as write_manifest
 from imae.noise.noisy_labels import NoisyLabels as NoisyLabels
-from imae.noise.open_set import OpenSetImages as OpenSetImages
-from imae.noise.open_set import open_set as open_set
 from imae.noise.transition import from_transition as from_transition
 from imae.noise.transition import symmetric as symmetric
 from imae.noise.transition import uniform as uniform

@@ -9,7 +9,7 @@ from imae._checks import check_interval
 from imae._registry import Catalog, Entry
 from imae.errors import ArgumentError
 from imae.noise.asymmetric import cifar10_asymmetric, cifar100_asymmetric, pairs
-from imae.noise.instance_dependent import instance_dependent
+from imae.noise.by_input import instance_dependent
 from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels
 from imae.noise.transition import symmetric, uniform
 

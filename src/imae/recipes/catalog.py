@@ -7,8 +7,7 @@ from imae.recipes.tables.cifar10 import CIFAR10_RECIPE, CNN8, OPTIMISERS
 from imae.recipes.tables.cifar100 import CIFAR100_ASYMMETRIC, CIFAR100_SYMMETRIC
 from imae.recipes.tables.cifar_n import CIFAR_N
 from imae.recipes.tables.clothing1m import CLOTHING1M
-from imae.recipes.tables.stability import STABILITY
-from imae.recipes.tables.t_ablation import T_ABLATION
+from imae.recipes.tables.imae_settings import STABILITY, T_ABLATION
 from imae.recipes.tables.weights import WEIGHTS
 
 _PAPER = "Wang et al., IMAE for Noise-Robust Learning, 2023"

@@ -10,9 +10,9 @@ from imae.records import RunFolder, RunLabels
 from imae.train.checkpoint import load_checkpoint, save_checkpoint, save_tensors
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics
-from imae.train.environment import describe as describe_machine
 from imae.train.evaluate import evaluate
 from imae.train.loggers import Logger, build_loggers
+from imae.train.machine import describe as describe_machine
 from imae.train.rows import describe as describe_rows
 from imae.train.state import State
 

@@ -12,9 +12,9 @@ from imae.errors import ArgumentError, ImaeError
 from imae.records import RunFolder
 from imae.train.config import Config
 from imae.train.display import Display, QuietDisplay, shown_display
-from imae.train.environment import pinned
 from imae.train.journal import Journal
 from imae.train.loop import fit, train_step
+from imae.train.machine import build_fabric, pinned
 from imae.train.processes import (
     Stopped,
     StopRequest,
@@ -26,7 +26,7 @@ from imae.train.processes import (
 )
 from imae.train.run import Run
 from imae.train.settings import known_settings
-from imae.train.setup import build_fabric, setup
+from imae.train.setup import setup
 
 _TRIED_STEPS = 8
 

@@ -9,10 +9,10 @@ from torch import Tensor
 from imae._draws import torch_generator
 from imae.data import Batch
 from imae.train.journal import Journal
+from imae.train.machine import clip_gradients
 from imae.train.optim import factor, set_learning_rate, shortened
 from imae.train.processes import Stopped, StopRequest, stop_requests
 from imae.train.setup import train_anew
-from imae.train.sharding import clip_gradients
 from imae.train.state import State
 
 _STEPS_BETWEEN_READS = 50  # of what an accelerator saw: reading makes the host wait for it

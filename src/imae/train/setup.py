@@ -1,69 +1,30 @@
 """From a configuration to a state that can be trained."""
 
 import copy
-import inspect
-import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
 from imae.data import Batches, Split
-from imae.errors import ArgumentError, import_extra
+from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
 from imae.methods.method import Facts, TrustedRows
 from imae.models import Network, build, input_options, load_weights
-from imae.train.config import Config, MachineConfig
+from imae.train.config import Config
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics, Watch
 from imae.train.evaluate import predict_features, predict_logits
 from imae.train.learner import Learner
+from imae.train.machine import divided, shard, sum_dtype
 from imae.train.optim import Average, build_optimizer
 from imae.train.rows import Prepared, prepare
 from imae.train.settings import resolved
-from imae.train.sharding import divided, shard, shard_learner
 from imae.train.state import Ranks, State
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-
-def build_fabric(machine: MachineConfig) -> "Fabric":
-    """Devices, precision and strategy, ready to use.
-
-    Raises:
-        ArgumentError: If the machine does not have what is asked for.
-        MissingExtraError: If lightning-fabric is not installed.
-    """
-    fabric_module = import_extra("lightning_fabric", extra="train")
-    strategies = import_extra("lightning_fabric.strategies", extra="train")
-    # After the import, which sets it to tell of every rank and number format.
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    is_alone = machine.devices * machine.nodes == 1
-    try:
-        fabric: Fabric = fabric_module.Fabric(
-            accelerator=machine.accelerator,
-            devices=machine.devices,
-            num_nodes=machine.nodes,
-            strategy="auto" if is_alone else _strategy(machine, strategies),
-            precision=machine.precision,
-        )
-    except (ValueError, RuntimeError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise ArgumentError(f"machine: {reason}") from error
-    fabric.launch()
-    return fabric
-
-
-def _strategy(machine: MachineConfig, strategies: Any) -> Any:
-    if machine.strategy == "ddp":
-        return strategies.DDPStrategy(**_without_buffer_sync())
-    number = machine.devices * machine.nodes
-    return strategies.ModelParallelStrategy(
-        shard_learner, data_parallel_size=number, tensor_parallel_size=1
-    )
 
 
 def setup(config: Config, fabric: "Fabric", display: Display) -> State:
@@ -146,11 +107,6 @@ def _check_single_rows(network: Network, train: Split) -> None:
         ) from None
 
 
-def sum_dtype(device: torch.device) -> torch.dtype:
-    """What losses are summed in: double precision wherever the device has it."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 def train_anew(state: State) -> None:
     """Gives the networks new start weights, and lets the optimiser and the average forget."""
     config, networks = state.config, state.learner.networks
@@ -164,13 +120,6 @@ def train_anew(state: State) -> None:
     state.best_validation = -1.0  # what the first stage reached is not this method's
     if state.average is not None:
         state.average.start_from(state.learner.network)
-
-
-def _without_buffer_sync() -> dict[str, bool]:
-    """Buffers of a method differ by rank on purpose; those of networks are taken over on need."""
-    takes = inspect.signature(DistributedDataParallel.__init__).parameters
-    name = "forward_sync_buffers" if "forward_sync_buffers" in takes else "broadcast_buffers"
-    return {name: False}
 
 
 def build_network(config: Config, prepared: Prepared, *, seed: int) -> Network:

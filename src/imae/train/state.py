@@ -14,9 +14,9 @@ from imae.models.network import Network
 from imae.train.config import Config
 from imae.train.dynamics import Dynamics, Watch
 from imae.train.learner import Learner
+from imae.train.machine import divided, divided_optimizer, whole
 from imae.train.optim import Average
 from imae.train.rows import Prepared
-from imae.train.sharding import divided, divided_optimizer, whole
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -8,12 +8,11 @@ from typing import Any, final
 import numpy as np
 import pytest
 
-from imae.data.sources import fetch as module
+from imae.data.sources import catalog as module
 from imae.data.sources.archive import array_digest
-from imae.data.sources.catalog import NamedSet, named_set
+from imae.data.sources.catalog import NamedSet, fetch, fetch_set, named_set, verify
 from imae.data.sources.cifar import CIFAR10
 from imae.data.sources.download import Origin, RemoteFile, WebOrigin
-from imae.data.sources.fetch import fetch, fetch_set, verify
 from imae.errors import ArgumentError, DataError
 
 Arrays = dict[str, np.ndarray]

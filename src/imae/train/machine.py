@@ -1,0 +1,230 @@
+"""Devices, precision, threads and strategies, and weights divided among processes."""
+
+import contextlib
+import datetime
+import importlib.metadata
+import inspect
+import logging
+import math
+import platform
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from imae.errors import ArgumentError, import_extra
+from imae.train.config import MachineConfig
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+    from torch.distributed.device_mesh import DeviceMesh
+
+_PACKAGES = ("torch", "numpy", "imae", "lightning-fabric")
+
+
+def describe(device: torch.device, threads: int) -> dict[str, Any]:
+    """Versions, device, threads, processor and commit, for ``env.json``.
+
+    Args:
+        device: Where the run computes.
+        threads: Threads of each process.
+    """
+    return {
+        "python": platform.python_version(),
+        **{name.replace("-", "_"): importlib.metadata.version(name) for name in _PACKAGES},
+        "device": _device_name(device),
+        "threads": threads,
+        "cpu": _cpu_name(),
+        "commit": _commit(),
+        "platform": platform.platform(),
+        "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+@contextlib.contextmanager
+def pinned(threads: int, device: torch.device) -> Iterator[None]:
+    """A number of threads and no random number from outside, for as long as the block runs.
+
+    Each step seeds the global generator, which networks with dropout draw from; afterwards it is
+    as it was. On an accelerator, algorithms that give other bits each time are avoided.
+    """
+    before = torch.get_num_threads()
+    mode = torch.get_deterministic_debug_mode()
+    devices = [device.index or 0] if device.type == "cuda" else []
+    torch.set_num_threads(threads)
+    if device.type != "cpu":
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        torch.set_num_threads(before)
+        torch.set_deterministic_debug_mode(mode)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+
+
+def _cpu_name() -> str:
+    path = Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """The commit of the source, if it is run from a repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return run.stdout.strip()
+
+
+def shard_learner(learner: nn.Module, mesh: "DeviceMesh") -> nn.Module:
+    """The learner with the weights of its networks divided; its method stays whole.
+
+    Args:
+        learner: Has ``networks``.
+        mesh: The processes, with a dimension ``data_parallel``.
+    """
+    networks = learner.networks
+    assert isinstance(networks, nn.ModuleList)
+    for network in networks:
+        shard(network, mesh)
+    return learner
+
+
+def shard(network: nn.Module, mesh: "DeviceMesh") -> None:
+    """Divides the weights of a network, each of its parts a unit of its own.
+
+    From then on the network must be called as a module: only that puts weights together.
+
+    Args:
+        network: Changed in place.
+        mesh: The processes, with a dimension ``data_parallel``.
+    """
+    from torch.distributed.fsdp import fully_shard
+
+    processes = mesh["data_parallel"]
+    for part in network.children():
+        is_called = type(part).forward is not nn.Module.forward  # a list of modules is not
+        if is_called and any(True for _ in part.parameters()):
+            fully_shard(part, mesh=processes, reshard_after_forward=True)
+    # Divided again after each pass, the outermost too: between passes all weights are in parts.
+    fully_shard(network, mesh=processes, reshard_after_forward=True)
+
+
+def whole(content: Any) -> Any:
+    """Nested content with all divided tensors put together, on the CPU; all ranks must call it."""
+    from torch.distributed.tensor import DTensor
+
+    if isinstance(content, DTensor):
+        return content.full_tensor().cpu()
+    if isinstance(content, Mapping):
+        return {key: whole(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [whole(value) for value in content]
+    return content
+
+
+def divided(content: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Whole tensors by name, divided as those of the same names are; all ranks must call it."""
+    return {name: _divide(tensor, like[name]) for name, tensor in content.items()}
+
+
+def divided_optimizer(
+    content: Mapping[str, Any], optimizer: torch.optim.Optimizer
+) -> dict[str, Any]:
+    """The whole state of an optimiser, divided as its parameters are; all ranks must call it."""
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    state = {
+        index: {
+            name: _divide(value, parameters[index])
+            if isinstance(value, Tensor) and value.shape == parameters[index].shape
+            else value
+            for name, value in kept.items()
+        }
+        for index, kept in content["state"].items()
+    }
+    return {**content, "state": state}
+
+
+@torch.no_grad()
+def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> None:
+    """Scales the gradients down to a norm over all of them, divided ones and others together."""
+    from torch.distributed.tensor import DTensor
+
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    parts = [each for each in gradients if isinstance(each, DTensor)]
+    wholes = [each for each in gradients if not isinstance(each, DTensor)]
+    norms = [torch.nn.utils.get_total_norm(group) for group in (parts, wholes) if group]
+    norm = math.hypot(*(float(whole(each)) for each in norms))
+    factor = max_norm / (norm + 1e-6)  # as torch's own clipping has it, so that both do the same
+    if factor < 1:
+        for gradient in gradients:
+            gradient.mul_(factor)
+
+
+def _divide(tensor: Tensor, like: Tensor) -> Tensor:
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    if not isinstance(like, DTensor):
+        return tensor
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)
+
+
+def build_fabric(machine: MachineConfig) -> "Fabric":
+    """Devices, precision and strategy, ready to use.
+
+    Raises:
+        ArgumentError: If the machine does not have what is asked for.
+        MissingExtraError: If lightning-fabric is not installed.
+    """
+    fabric_module = import_extra("lightning_fabric", extra="train")
+    strategies = import_extra("lightning_fabric.strategies", extra="train")
+    # After the import, which sets it to tell of every rank and number format.
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    is_alone = machine.devices * machine.nodes == 1
+    try:
+        fabric: Fabric = fabric_module.Fabric(
+            accelerator=machine.accelerator,
+            devices=machine.devices,
+            num_nodes=machine.nodes,
+            strategy="auto" if is_alone else _strategy(machine, strategies),
+            precision=machine.precision,
+        )
+    except (ValueError, RuntimeError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise ArgumentError(f"machine: {reason}") from error
+    fabric.launch()
+    return fabric
+
+
+def _strategy(machine: MachineConfig, strategies: Any) -> Any:
+    if machine.strategy == "ddp":
+        return strategies.DDPStrategy(**_without_buffer_sync())
+    number = machine.devices * machine.nodes
+    return strategies.ModelParallelStrategy(
+        shard_learner, data_parallel_size=number, tensor_parallel_size=1
+    )
+
+
+def _without_buffer_sync() -> dict[str, bool]:
+    """Buffers of a method differ by rank on purpose; those of networks are taken over on need."""
+    takes = inspect.signature(DistributedDataParallel.__init__).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in takes else "broadcast_buffers"
+    return {name: False}
+
+
+def sum_dtype(device: torch.device) -> torch.dtype:
+    """What losses are summed in: double precision wherever the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
