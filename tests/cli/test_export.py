@@ -2,7 +2,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from imae.cli.predict import register
+from imae.cli.predict import register_export as register
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import build_config, train

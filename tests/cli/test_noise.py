@@ -3,7 +3,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from imae.cli.data import register
+from imae.cli.data import register_noise as register
 from imae.errors import ArgumentError
 from imae.noise import read_manifest
 

@@ -1,5 +1,5 @@
 from imae.methods import METHODS
-from imae.recipes.tables.cifar10 import cells
+from imae.recipes.tables.cifar10 import analysis_cells as cells
 from imae.train import build_config
 
 

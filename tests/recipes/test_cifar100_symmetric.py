@@ -1,4 +1,4 @@
-from imae.recipes.tables.cifar100 import cells
+from imae.recipes.tables.cifar100 import symmetric_cells as cells
 from imae.train import build_config
 
 

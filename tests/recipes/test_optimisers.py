@@ -1,4 +1,4 @@
-from imae.recipes.tables.cifar10 import cells
+from imae.recipes.tables.cifar10 import optimiser_cells as cells
 from imae.train import build_config
 
 

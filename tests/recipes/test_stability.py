@@ -1,4 +1,4 @@
-from imae.recipes.tables.imae_settings import cells
+from imae.recipes.tables.imae_settings import stability_cells as cells
 from imae.train import build_config
 
 

@@ -1,6 +1,6 @@
 from imae.recipes.catalog import RECIPES
 from imae.recipes.outcome import outcomes
-from imae.recipes.tables.imae_settings import finish
+from imae.recipes.tables.imae_settings import choose_t as finish
 
 
 def test_t_is_chosen_on_held_out_labels_and_shown_beside_the_best(write_run, tmp_path):
