@@ -148,3 +148,12 @@ def test_a_folder_in_brackets_is_named_as_it_is(run, table, tmp_path):
     result = run(table, "--steps", 1, "--out", out)
     assert result.exit_code == 0, result.exception
     assert f"the run is in {out}" in result.output
+
+
+def test_paths_called_none_and_null_stay_paths(run, table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table.rename("none")
+    refused = run("none", "--out", "null")
+    assert str(refused.exception).startswith("none: is neither a folder nor a file")
+    run("digits", "--model", "mlp", "--steps", 2, "--out", "null")
+    assert RunFolder("null").result() is not None

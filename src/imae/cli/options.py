@@ -37,16 +37,13 @@ def gather_settings(
     Raises:
         ArgumentError: If the file cannot be read, or a text has another form.
     """
-    from imae.train import read_config_file, with_settings
+    from imae.train import read_config_file, with_settings, with_values
 
-    given = {key: value for key, value in flags.items() if value is not None}
     content = {} if config is None else read_config_file(config)
     budget = content.get("train")
     # A budget on the command line replaces the other kind of budget in the file.
     for key, other in (("epochs", "steps"), ("steps", "epochs")):
-        is_replaced = f"train.{key}" in given and f"train.{other}" not in given
+        is_replaced = flags.get(f"train.{key}") is not None and flags.get(f"train.{other}") is None
         if is_replaced and isinstance(budget, dict):
             budget.pop(other, None)
-    return with_settings(
-        content, [*(settings or ()), *(f"{key}={value}" for key, value in given.items())]
-    )
+    return with_values(with_settings(content, settings or ()), flags)

@@ -100,7 +100,7 @@ def train(
         "machine.nodes": nodes,
         "machine.strategy": strategy,
         "out": out,
-        "log": ",".join(log) if log else None,
+        "log": [name for each in log for name in each.split(",")] if log else None,
     }
     if resume is not None:
         _resume(resume, flags, has_others=config is not None or bool(settings) or dry_run)

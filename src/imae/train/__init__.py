@@ -8,3 +8,4 @@ from imae.train.run import Run as Run
 from imae.train.settings import build_config as build_config
 from imae.train.settings import read_config_file as read_config_file
 from imae.train.settings import with_settings as with_settings
+from imae.train.settings import with_values as with_values

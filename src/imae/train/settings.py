@@ -1,5 +1,6 @@
 """Configurations from mappings, files and `key=value`, completed from the data and the machine."""
 
+import copy
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,6 +87,24 @@ def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[s
             raise ArgumentError(f"{setting!r}: write settings as key=value")
         _put(result, key.strip().split("."), _value(key.strip(), text.strip()))
     return dict(result)
+
+
+def with_values(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with some of them replaced by values, which keep their type.
+
+    Args:
+        content: Nested settings.
+        values: Values by dotted key; None for those that are not given.
+
+    Examples:
+        >>> with_values({"seed": 1}, {"seed": None, "train.epochs": 3, "out": Path("none")})
+        {'seed': 1, 'train': {'epochs': 3}, 'out': 'none'}
+    """
+    result = copy.deepcopy(dict(content))
+    for key, value in values.items():
+        if value is not None:
+            _put(result, key.split("."), str(value) if isinstance(value, Path) else value)
+    return result
 
 
 class Setting(NamedTuple):
