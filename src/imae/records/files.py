@@ -131,6 +131,7 @@ def read_arrays(
     """
     try:
         with path.open("rb") as file:  # closed whatever numpy makes of it
+            _refuse_packed(file)
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 raise ValueError("one array without a name")
@@ -156,6 +157,15 @@ def read_arrays(
             found = f"{values.dtype} of shape {values.shape}"
             raise DataError(f"{path}: {name} must not be {found}; the file is damaged")
     return arrays
+
+
+def _refuse_packed(file: IO[bytes]) -> None:
+    """Raises if a zip file is compressed: records are not, and a small file could fill memory."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("compressed")
+    file.seek(0)
 
 
 def check_lengths(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -1,0 +1,162 @@
+"""What an audit found, in arrays, on disk and as a table. Numpy only."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.errors import DataError
+from imae.records import RunFolder, explained_writing
+from imae.records.files import check_lengths, parse_object, read_arrays, whole_file
+
+_KINDS = {
+    "row_ids": "U",
+    "given": "i",
+    "suspicion": "f",
+    "wrong_probability": "f",
+    "suggested": "i",
+    "suggested_probability": "f",
+    "is_flagged": "b",
+    "fits_no_class": "b",
+    "group": "i",
+    "clean": "i",
+}
+_RATES = ("noise_rate", "noise_rate_low", "noise_rate_high")
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Which labels are suspect.
+
+    Args:
+        row_ids: Id of every row, shape (N,), strings.
+        given: Given labels, shape (N,), integers in [0, C).
+        class_names: Names of the C classes.
+        suspicion: Shape (N,), higher is more suspect, on any scale.
+        wrong_probability: Estimated probability that the given label is wrong, shape (N,).
+        suggested: Most likely right class, shape (N,); the given one where that is believed.
+        suggested_probability: Certainty of the suggestion, shape (N,), in [0, 1].
+        is_flagged: Whether a person should look at the row, shape (N,).
+        fits_no_class: Whether the row seems to belong to no class, shape (N,).
+        group: Number of the group of duplicates the row belongs to, shape (N,); -1 for none.
+        noise_rate: Estimated share of wrong labels, in [0, 1].
+        noise_rate_low: Lower end of its 95% interval.
+        noise_rate_high: Upper end of its 95% interval.
+        transition: Estimated chance of each given label, by right label, shape (C, C).
+        clean: True labels where they are known, shape (N,); only for evaluation.
+
+    Examples:
+        >>> found = Audit(
+        ...     row_ids=np.array(["a", "b"]), given=np.array([0, 1]), class_names=("cat", "dog"),
+        ...     suspicion=np.array([0.1, 0.9]), wrong_probability=np.array([0.0, 0.8]),
+        ...     suggested=np.array([0, 0]), suggested_probability=np.array([1.0, 0.7]),
+        ...     is_flagged=np.array([False, True]), fits_no_class=np.zeros(2, bool),
+        ...     group=np.array([-1, -1]), noise_rate=0.4, noise_rate_low=0.2, noise_rate_high=0.6,
+        ...     transition=np.eye(2))
+        >>> found.order().tolist(), found.mask().tolist(), found.rows()[0]["suggested"]
+        ([1, 0], [True, False], 'cat')
+    """
+
+    row_ids: NDArray[np.str_]
+    given: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    suspicion: NDArray[np.float64]
+    wrong_probability: NDArray[np.float64]
+    suggested: NDArray[np.int64]
+    suggested_probability: NDArray[np.float64]
+    is_flagged: NDArray[np.bool_]
+    fits_no_class: NDArray[np.bool_]
+    group: NDArray[np.int64]
+    noise_rate: float
+    noise_rate_low: float
+    noise_rate_high: float
+    transition: NDArray[np.float64]
+    clean: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+    def order(self) -> NDArray[np.int64]:
+        """Positions of the rows, most suspect first; of equal ones the earlier first."""
+        return np.argsort(-self.suspicion, kind="stable")
+
+    def mask(self) -> NDArray[np.bool_]:
+        """Whether the label of each row is believed, shape (N,)."""
+        return ~self.is_flagged
+
+    def rows(self) -> list[dict[str, object]]:
+        """One dictionary of plain values for each row, most suspect first."""
+        names = self.class_names
+        return [
+            {
+                "row_id": str(self.row_ids[row]),
+                "given": names[self.given[row]],
+                "suggested": names[self.suggested[row]],
+                "wrong_probability": float(self.wrong_probability[row]),
+                "suggested_probability": float(self.suggested_probability[row]),
+                "is_flagged": bool(self.is_flagged[row]),
+                "fits_no_class": bool(self.fits_no_class[row]),
+                "group": None if self.group[row] < 0 else int(self.group[row]),
+            }
+            for row in self.order()
+        ]
+
+    def save(self, run: RunFolder) -> None:
+        """Writes ``audit/audit.npz`` and ``audit/audit.json`` into a run folder.
+
+        Raises:
+            ImaeError: If they cannot be written.
+        """
+        folder = run.path / "audit"
+        arrays = {name: getattr(self, name) for name in _KINDS if getattr(self, name) is not None}
+        described = {name: getattr(self, name) for name in _RATES}
+        described |= {
+            "class_names": list(self.class_names),
+            "transition": self.transition.tolist(),
+            "num_rows": len(self),
+            "num_flagged": int(self.is_flagged.sum()),
+        }
+        text = json.dumps(described, indent=2, allow_nan=False)
+        with explained_writing(folder, run.path):
+            with whole_file(folder / "audit.npz") as file:
+                np.savez(file, **arrays)
+            with whole_file(folder / "audit.json") as file:
+                file.write(text.encode() + b"\n")
+
+    @classmethod
+    def load(cls, run: RunFolder) -> "Audit":
+        """The audit that was saved in a run folder.
+
+        Raises:
+            DataError: If there is none, or it is damaged.
+        """
+        folder = run.path / "audit"
+        described = _read_described(run)
+        arrays = read_arrays(folder / "audit.npz", _KINDS, optional="clean")
+        check_lengths(folder / "audit.npz", arrays)
+        try:
+            names = tuple(map(str, described["class_names"]))
+            transition = np.array(described["transition"], dtype=np.float64)
+            rates = {name: float(described[name]) for name in _RATES}
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{folder / 'audit.json'}: is damaged ({error})") from None
+        labels = [arrays[name] for name in ("given", "suggested", "clean") if name in arrays]
+        is_outside = any(((each < 0) | (each >= len(names))).any() for each in labels)
+        if transition.shape != (len(names), len(names)) or is_outside:
+            raise DataError(f"{folder}: labels, classes and transition do not match; audit again")
+        content: dict[str, Any] = {**rates, **arrays}
+        return cls(class_names=names, transition=transition, **content)
+
+
+def _read_described(run: RunFolder) -> dict[str, Any]:
+    path = run.path / "audit" / "audit.json"
+    try:
+        return parse_object(path.read_bytes(), str(path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(
+            f"{run.path}: has not been audited; start with: imae audit {run.path}"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
