@@ -1,4 +1,4 @@
-"""Class names of CIFAR-10 and CIFAR-100 and the groups of CIFAR-100, as the archives give them."""
+"""Classes of CIFAR-10 and CIFAR-100 and the superclasses of CIFAR-100, as in the archives."""
 
 CIFAR10_CLASSES = (
     "airplane",
@@ -13,7 +13,7 @@ CIFAR10_CLASSES = (
     "truck",
 )
 
-_GROUPS = {
+_SUPERCLASSES = {
     "aquatic_mammals": "beaver dolphin otter seal whale",
     "fish": "aquarium_fish flatfish ray shark trout",
     "flowers": "orchid poppy rose sunflower tulip",
@@ -36,10 +36,12 @@ _GROUPS = {
     "vehicles_2": "lawn_mower rocket streetcar tank tractor",
 }
 
-CIFAR100_COARSE_CLASSES = tuple(_GROUPS)
-CIFAR100_FINE_CLASSES = tuple(sorted(name for names in _GROUPS.values() for name in names.split()))
+CIFAR100_COARSE_CLASSES = tuple(_SUPERCLASSES)
+CIFAR100_FINE_CLASSES = tuple(
+    sorted(name for names in _SUPERCLASSES.values() for name in names.split())
+)
 CIFAR100_COARSE_OF_FINE = tuple(
-    next(group for group, names in enumerate(_GROUPS.values()) if fine in names.split())
+    next(number for number, names in enumerate(_SUPERCLASSES.values()) if fine in names.split())
     for fine in CIFAR100_FINE_CLASSES
 )
-"""Group of each of the 100 classes, in label order."""
+"""Superclass of each of the 100 classes, in label order."""

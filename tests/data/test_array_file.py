@@ -90,7 +90,7 @@ def test_npy_files_side_by_side(tmp_path):
         ({"x": np.diag([1, 1, np.nan, 1]), "y": Y}, "row 2 .* holds nan"),
         ({"x": np.eye(4), "y": Y, "weights": np.array([1, 1, 1, np.inf])}, "row 3 .* holds inf"),
         ({"x": np.eye(4), "y": Y + 0.5}, "row '0': label 0.5 is neither"),
-        ({"x": np.eye(4), "y": Y, "class_names": np.array("cat")}, "must be a list of names"),
+        ({"x": np.eye(4), "y": Y, "class_names": np.array("cat")}, "class_names must be a list"),
     ],
 )
 def test_refuses(tmp_path, arrays, message):

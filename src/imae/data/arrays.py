@@ -17,10 +17,10 @@ from imae.data.images import ArrayImages
 from imae.data.split import Data, Inputs
 from imae.errors import DataError
 
-# Real arrays shrink by ten at most; a file that claims more than this is a trap or nearly empty.
+# Real arrays shrink by ten at most; more than this is an attack or nearly all zeros.
 LARGEST_UNPACKED = 256 * 2**20
 LARGEST_RATIO = 100
-# Of the other packings of zip files Python unpacks a whole block, whatever size a member claims.
+# For other compressions Python unpacks a whole block, whatever size a member claims.
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -31,11 +31,9 @@ def read_npy(path: Path) -> NDArray[Any]:
         DataError: If it is damaged, of another size than it says, or holds Python objects.
 
     Examples:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "x.npy"
-        >>> np.save(path, np.arange(3))
-        >>> read_npy(path)
-        array([0, 1, 2])
+        >>> read_npy(Path("missing.npy"))
+        Traceback (most recent call last):
+        imae.errors.DataError: missing.npy: cannot be read (No such file or directory)
     """
     try:
         with path.open("rb") as file:
@@ -45,10 +43,10 @@ def read_npy(path: Path) -> NDArray[Any]:
 
 
 def read_npz(path: Path, keys: Collection[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of these names in a ``.npz`` file, as far as they are in it.
+    """The arrays of these names that a ``.npz`` file has.
 
     Raises:
-        DataError: If it is damaged, a name stands twice, an array would unpack to far more than
+        DataError: If it is damaged, a name is duplicate, an array would unpack to far more than
             the file holds, is of another size than it says, or holds Python objects.
     """
     try:
@@ -57,25 +55,18 @@ def read_npz(path: Path, keys: Collection[str]) -> dict[str, NDArray[Any]]:
             for member in archive.infolist():
                 key = member.filename.removesuffix(".npy")
                 if key in members:
-                    raise DataError(f"{path}: array {key!r} stands twice in the file")
+                    raise DataError(f"{path}: array {key!r} is in the file twice")
                 members[key] = member
             return {
                 key: _read_member(archive, members[key], where=f"{path}, array {key!r}")
                 for key in keys
                 if key in members
             }
-    # RuntimeError: a password; NotImplementedError: a packing that Python does not know;
-    # UnicodeDecodeError: a damaged name.
-    except (
-        OSError,
-        zipfile.BadZipFile,
-        EOFError,
-        RuntimeError,
-        NotImplementedError,
-        UnicodeDecodeError,
-    ) as error:
+    # RuntimeError: a password, or a packing that Python does not know; UnicodeDecodeError: a
+    # damaged name.
+    except (OSError, zipfile.BadZipFile, EOFError, RuntimeError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
-        raise DataError(f"{path}: is damaged or no .npz file ({reason})") from error
+        raise DataError(f"{path}: is damaged or not a .npz file ({reason})") from error
 
 
 def check_unpacked(packed: int, unpacked: int, *, where: str) -> None:
@@ -91,20 +82,20 @@ def check_unpacked(packed: int, unpacked: int, *, where: str) -> None:
     """
     if unpacked > LARGEST_UNPACKED and unpacked > LARGEST_RATIO * packed:
         raise DataError(
-            f"{where}: would unpack from {packed} bytes to {unpacked}; refused as a trap, "
+            f"{where}: would unpack from {packed} bytes to {unpacked}; refused; "
             f"save it without compression if it is real"
         )
 
 
 def check_packing(member: zipfile.ZipInfo, *, where: str) -> None:
-    """Raises unless a member of a zip file is packed as numpy and torch do it.
+    """Raises unless a member of a zip file is compressed as numpy and torch do it.
 
     Raises:
-        DataError: If it is packed otherwise: that cannot be unpacked within bounds.
+        DataError: If it is compressed otherwise, which cannot be unpacked within bounds.
     """
     if member.compress_type not in _PACKINGS:
         raise DataError(
-            f"{where}: is packed in a way that numpy does not use; save it again with numpy"
+            f"{where}: is compressed in a way that numpy does not use; save it again with numpy"
         )
 
 
@@ -121,7 +112,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, *, where: st
 def _read_array(stream: IO[bytes], size: int, *, where: str) -> NDArray[Any]:
     if size == 0:
         raise DataError(f"{where}: is empty (0 bytes)")
-    shape, fortran, dtype = _read_header(stream, where)
+    shape, fortran, dtype = read_header(stream, where)
     if dtype.hasobject:
         raise DataError(
             f"{where}: holds Python objects, which could run code; save it as numbers or text"
@@ -141,11 +132,16 @@ def _read_array(stream: IO[bytes], size: int, *, where: str) -> NDArray[Any]:
             raise DataError(f"{where}: ends after {filled} of {expected} bytes")
         filled += part
     if stream.read(1):  # reading to the end is what makes zipfile compare its checksum
-        raise DataError(f"{where}: goes on after its {expected} bytes")
+        raise DataError(f"{where}: continues after its {expected} bytes")
     return data.view(dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether the order is Fortran's, and dtype of the ``.npy`` array in a stream.
+
+    Raises:
+        DataError: If the header is damaged, or describes anything but a plain array.
+    """
     try:
         version = np.lib.format.read_magic(stream)
         if version == (1, 0):
@@ -153,16 +149,16 @@ def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, 
         elif version == (2, 0):
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
         else:
-            raise DataError(f"{where}: version {version} of the format holds no plain arrays")
+            raise DataError(f"{where}: version {version} of the format is not supported")
     except DataError:
         raise
     # The header is parsed as a Python literal, and a damaged one fails in as many ways as those
     # do: ValueError, SyntaxError, TypeError, KeyError, tokenize.TokenError ...
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{where}: is damaged or no numpy array ({reason})") from error
+        raise DataError(f"{where}: is damaged or not a numpy array ({reason})") from error
     if any(length < 0 for length in shape) or dtype.names is not None or dtype.itemsize == 0:
-        raise DataError(f"{where}: shape {shape} of {dtype} is no plain array")
+        raise DataError(f"{where}: shape {shape} of {dtype} is not a plain array")
     return shape, fortran, dtype
 
 
@@ -177,8 +173,8 @@ def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
 
     A ``.npz`` file holds the inputs as ``x``, ``images`` or ``features``, the labels as ``y`` or
     ``labels``, and if they are known ``row_ids``, ``clean_labels``, ``split``, ``weights`` and
-    ``class_names``. A ``.npy`` file holds the inputs; the others lie beside it under these names
-    (``y.npy`` or ``labels.npy`` ...). Without ids a row is called by its position, from 0.
+    ``class_names``. A ``.npy`` file holds the inputs; the others are in the same folder under these
+    names (``y.npy`` or ``labels.npy`` ...). Without ids a row's id is its position, from 0.
 
     Images are uint8, shape (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels. Features
     are numbers, shape (N, F).
@@ -196,12 +192,9 @@ def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
     inputs = _inputs(arrays.pop(_only(arrays, _INPUTS, where)), pad=pad, flip=flip, where=where)
     label_name = _only(arrays, _LABELS, where)
     for name, values in arrays.items():
-        if name == "class_names":
-            if values.ndim != 1:
-                raise DataError(
-                    f"{where}: class_names must be a list of names, got shape {values.shape}"
-                )
-        elif values.shape != (len(inputs),):
+        if name == "class_names" and values.ndim != 1:
+            raise DataError(f"{where}: class_names must be a list, got shape {values.shape}")
+        if name != "class_names" and values.shape != (len(inputs),):
             raise DataError(
                 f"{where}: {len(inputs)} rows of inputs but {name} of shape {values.shape}"
             )
@@ -262,7 +255,7 @@ def _only(arrays: Mapping[str, object], names: Sequence[str], where: str) -> str
 def _inputs(values: NDArray[Any], *, pad: int, flip: bool, where: str) -> Inputs:
     if values.ndim == 2:
         if values.shape[1] == 0:
-            raise DataError(f"{where}: inputs of shape {values.shape} hold no feature")
+            raise DataError(f"{where}: inputs of shape {values.shape} have no features")
         return Table(_numbers(values, where))
     if values.ndim not in (3, 4) or values.size == 0:
         raise DataError(
@@ -289,12 +282,12 @@ def _channels_first(values: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
 
 
 def _numbers(values: NDArray[Any], where: str) -> NDArray[np.float32] | NDArray[np.float64]:
-    """The numbers in as many digits as they came in; the scale they are brought to needs fewer."""
+    """The numbers in float32 if they were, else in float64: standardisation needs the digits."""
     if values.dtype.kind not in "iufb":
         raise DataError(f"{where}: features and weights must be numbers, got {values.dtype}")
     wrong = first_unfit(values)
     if wrong is not None:
-        row = wrong // max(1, values[0].size)
+        row = wrong // values[0].size
         raise DataError(
             f"{where}: row {row} (counted from 0) holds {values.flat[wrong]}; numbers must be "
             f"finite and fit float32"
@@ -303,7 +296,5 @@ def _numbers(values: NDArray[Any], where: str) -> NDArray[np.float32] | NDArray[
 
 
 def _list(values: NDArray[Any]) -> list[object]:
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8", "replace")
-    found: list[object] = values.tolist()
-    return found
+    is_bytes = values.dtype.kind == "S"
+    return list((np.char.decode(values, "utf-8", "replace") if is_bytes else values).tolist())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from imae.data.sources.label_file import read_label_file
+from imae.data.sources.cifar_n import read_label_file
 from imae.errors import DataError
 
 LABELS = {"clean_label": np.array([0, 9, 4]), "worse_label": np.array([3, 9, 1])}

@@ -128,7 +128,7 @@ def test_missing_and_misnamed_tables(root: Path) -> None:
     with pytest.raises(DataError, match=r"query_IDX\.mat: has no table query_IDX"):
         mars_tracklets(root)
     (info(root) / "query_IDX.mat").unlink()
-    with pytest.raises(DataError, match=r"query_IDX\.mat: there is no such table"):
+    with pytest.raises(DataError, match=r"query_IDX\.mat: no such table"):
         mars_tracklets(root)
 
 

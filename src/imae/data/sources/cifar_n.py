@@ -3,22 +3,31 @@
 The labels are licensed CC BY-NC 4.0 and are not part of this package.
 """
 
+import io
+import math
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imae._checks import check_choice
 from imae._cifar_classes import CIFAR100_COARSE_CLASSES, CIFAR100_COARSE_OF_FINE
+from imae.data.arrays import check_packing, read_header
 from imae.data.sources.archive import check_digests, data_root, places
 from imae.data.sources.cifar import CIFAR10, CIFAR100
 from imae.data.sources.image_set import ImageSet
-from imae.data.sources.label_file import read_label_file
+from imae.data.sources.unpickle import unpickle
 from imae.data.split import Data, Split
 from imae.errors import DataError
+
+_MAX_BYTES = 16 << 20
+_TORCH_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class HumanLabels:
         known = {name: labels for name, labels in columns.items() if name in self.digests}
         check_digests(str(path), known, self.digests)
         if "clean" not in known:
-            raise DataError(f"{path}: has no array of clean labels: fetch it again")
+            raise DataError(f"{path}: has no array of clean labels; fetch it again")
         return known
 
     def verify(self, root: Path) -> dict[str, str]:
@@ -133,8 +142,8 @@ def cifar100n(root: str | os.PathLike[str] | None = None, variant: str = "fine")
 
     Args:
         root: Folder of the data sets, or None for the default one.
-        variant: ``"fine"`` for the 100 classes (40.2% wrong), ``"coarse"`` for the groups of
-            those labels (26.4% wrong).
+        variant: ``"fine"`` for the 100 classes (40.2% wrong), ``"coarse"`` for their
+            superclasses (26.4% wrong).
 
     Raises:
         ArgumentError: If the variant is unknown.
@@ -149,19 +158,103 @@ def cifar100n(root: str | os.PathLike[str] | None = None, variant: str = "fine")
     if variant == "fine":
         return data
     assert data.test is not None
-    return Data(data.name, _in_groups(data.train), test=_in_groups(data.test))
+    return Data(data.name, _in_superclasses(data.train), test=_in_superclasses(data.test))
 
 
-def _in_groups(split: Split) -> Split:
-    """The rows under the groups of their labels: people were asked for the 100 classes only."""
-    groups = np.array(CIFAR100_COARSE_OF_FINE, np.int64)
+def _in_superclasses(split: Split) -> Split:
+    """The rows under the superclasses of their labels; people chose among the 100 classes."""
+    superclasses = np.array(CIFAR100_COARSE_OF_FINE, np.int64)
     clean = split.clean_labels
     return replace(
         split,
-        labels=groups[split.labels],
-        clean_labels=None if clean is None else groups[clean],
+        labels=superclasses[split.labels],
+        clean_labels=None if clean is None else superclasses[clean],
         class_names=CIFAR100_COARSE_CLASSES,
     )
+
+
+def read_label_file(path: Path) -> dict[str, NDArray[np.uint8]]:
+    """Label arrays by name, from ``.npz``, ``.npy`` (a saved dictionary) or ``.pt``.
+
+    Dictionaries are pickles: they are read by the restricted reader, so nothing in them runs.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DataError: If the file is damaged, too large, or holds anything but arrays of labels.
+    """
+    with path.open("rb") as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise DataError(f"{path}: more than {_MAX_BYTES} bytes, which no label file has")
+    if path.suffix == ".npz":
+        members = _unzip(data, path)
+        values = {
+            name.removesuffix(".npy"): _read_npy(item, source=f"{path}: {name}")
+            for name, item in members.items()
+        }
+    elif path.suffix == ".npy":
+        values = _read_npy(data, source=str(path))
+    else:
+        values = _read_torch(data, path)
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: not a dictionary of label arrays")
+    return {_text(name): _labels(array, f"{path}: {_text(name)}") for name, array in values.items()}
+
+
+def _unzip(data: bytes, path: Path) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > _MAX_BYTES or len(members) > 100:
+                raise DataError(f"{path}: unpacks to more than a label file can hold")
+            return {member.filename: _member(archive, member, path) for member in members}
+    # RuntimeError: a password, or a packing that Python does not know.
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+        raise DataError(f"{path}: cut off or damaged ({error}); fetch it again") from error
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
+    check_packing(member, where=str(path))
+    with archive.open(member) as stream:
+        # Asked for as much as it claims to hold, it unpacks no more; asked for all it would.
+        return stream.read(member.file_size)
+
+
+def _read_npy(data: bytes, *, source: str) -> Any:
+    file = io.BytesIO(data)
+    shape, is_fortran, dtype = read_header(file, source)
+    rest = data[file.tell() :]
+    if dtype.hasobject:
+        return unpickle(rest, source=source)
+    if is_fortran or dtype.kind not in "ui" or len(rest) != math.prod(shape) * dtype.itemsize:
+        raise DataError(f"{source}: {dtype} of shape {shape} does not fit {len(rest)} bytes")
+    return np.frombuffer(rest, dtype).reshape(shape)
+
+
+def _read_torch(data: bytes, path: Path) -> Any:
+    if data.startswith(_TORCH_MAGIC):  # before torch 1.6: magic, version, system, then the value
+        return unpickle(data, source=str(path), skip=3)
+    members = _unzip(data, path)
+    pickles = [name for name in members if name.endswith("data.pkl")]
+    if len(pickles) != 1:
+        raise DataError(f"{path}: not a file that torch saved; fetch it again")
+    return unpickle(members[pickles[0]], source=str(path))
+
+
+def _text(name: object) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+
+
+def _labels(value: object, source: str) -> NDArray[np.uint8]:
+    is_column = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "ui"
+    if not isinstance(value, np.ndarray) or not is_column:
+        raise DataError(f"{source}: not a column of integer labels")
+    if len(value) and (value.min() < 0 or value.max() > 255):
+        row = int(np.argmax((value < 0) | (value > 255)))
+        raise DataError(f"{source}: row {row} has label {value[row]}, outside 0 to 255")
+    return value.astype(np.uint8)
 
 
 CIFAR10N = HumanLabels(

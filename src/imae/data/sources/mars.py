@@ -1,20 +1,29 @@
 """MARS in its official layout: people filmed by six cameras, as tracklets of cut-out frames."""
 
 import hashlib
+import math
 import os
+import struct
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.image_files import ImageFiles
 from imae.data.sources.archive import check_files, data_root, places, read_names
-from imae.data.sources.mat import read_mat
 from imae.data.split import Data, Inputs, Split
 from imae.errors import DataError
 
 _JUNK = -1
+_MAX_FILE_BYTES = 16 << 20
+_MAX_TABLE_BYTES = 64 << 20
+_HEADER_BYTES = 128  # of a MATLAB file, as are the kinds of elements below
+_COMPRESSED = 15
+_MATRIX = 14
+_NUMBERS = dict(zip((*range(1, 8), 9, 12, 13), "bBhHiIfdqQ", strict=True))
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,7 @@ def mars(root: str | os.PathLike[str] | None = None) -> Data:
     names, table = _part(folder, "train")
     table = table[table[:, 2] != _JUNK]
     people = np.unique(table[:, 2])
-    frames = [names[row] for first, last in table[:, :2] for row in range(first - 1, last)]
+    frames = _frames(names, table)
     labels = np.repeat(np.searchsorted(people, table[:, 2]), table[:, 1] - table[:, 0] + 1)
     split = Split(
         inputs=ImageFiles(folder, frames),
@@ -112,10 +121,6 @@ def mars_tracklets(root: str | os.PathLike[str] | None = None) -> Tracklets:
 
     Raises:
         DataError: If the set is not there, or a table and a list do not fit.
-
-    Reference:
-        Zheng et al., "MARS: a video benchmark for large-scale person re-identification", ECCV
-        2016.
     """
     folder = _folder(data_root(root))
     names, table = _part(folder, "test")
@@ -124,7 +129,7 @@ def mars_tracklets(root: str | os.PathLike[str] | None = None) -> Tracklets:
     table, is_query = table[keep], is_query[keep]
     lengths = table[:, 1] - table[:, 0] + 1
     stops = np.cumsum(lengths)
-    frames = [names[row] for first, last in table[:, :2] for row in range(first - 1, last)]
+    frames = _frames(names, table)
     return Tracklets(
         frames=ImageFiles(folder, frames),
         starts=stops - lengths,
@@ -198,6 +203,10 @@ def _part(folder: Path, part: str) -> tuple[list[str], NDArray[np.int64]]:
     return names, table
 
 
+def _frames(names: list[str], table: NDArray[np.int64]) -> list[str]:
+    return [names[row] for first, last in table[:, :2] for row in range(first - 1, last)]
+
+
 def _queries(path: Path, num_tracklets: int) -> NDArray[np.bool_]:
     rows = _matrix(path, "query_IDX").ravel()
     if len(rows) and (rows.min() < 1 or rows.max() > num_tracklets):
@@ -209,8 +218,83 @@ def _queries(path: Path, num_tracklets: int) -> NDArray[np.bool_]:
 
 def _matrix(path: Path, name: str) -> NDArray[np.int64]:
     if not path.is_file():
-        raise DataError(f"{path}: there is no such table: see the layout in the data set page")
+        raise DataError(f"{path}: no such table; see the layout in docs/datasets.md")
     tables = read_mat(path)
     if name not in tables:
-        raise DataError(f"{path}: has no table {name}: fetch it again")
+        raise DataError(f"{path}: has no table {name} of whole numbers; download it again")
     return tables[name]
+
+
+def read_mat(path: Path) -> dict[str, NDArray[np.int64]]:
+    """Tables of whole numbers by variable name, from a MATLAB file of version 5 to 7.
+
+    Other variables are left out. Not scipy's reader: it ends the process on a file whose bytes 192
+    or 193 have changed (scipy 1.17), and does not bound what a compressed file unpacks to.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DataError: If it is damaged, or of another version.
+    """
+    with path.open("rb") as file:
+        data = file.read(_MAX_FILE_BYTES + 1)
+    if len(data) > _MAX_FILE_BYTES:
+        raise DataError(f"{path}: more than {_MAX_FILE_BYTES} bytes, which no track table has")
+    if data[124:_HEADER_BYTES] != b"\x00\x01IM":
+        raise DataError(f"{path}: not a little-endian MATLAB file of version 5 to 7")
+    tables: dict[str, NDArray[np.int64]] = {}
+    try:
+        for kind, content in _elements(data[_HEADER_BYTES:]):
+            table = _table(*_unpacked(kind, content))
+            if table is not None:
+                tables[table[0]] = table[1]
+    except (ValueError, IndexError, KeyError, struct.error, zlib.error) as error:
+        raise DataError(f"{path}: cut off or damaged ({error}); download it again") from error
+    return tables
+
+
+def _elements(data: bytes) -> list[tuple[int, bytes]]:
+    """Kind and content of the elements that follow each other in ``data``."""
+    elements = []
+    at = 0
+    while at + 8 <= len(data):
+        kind, size = struct.unpack_from("<II", data, at)
+        if kind >> 16:  # the short form: size, kind and content in eight bytes
+            kind, size, start, following = kind & 0xFFFF, kind >> 16, at + 4, at + 8
+        else:
+            start = at + 8
+            # Only compressed elements are not filled up to a multiple of eight bytes.
+            following = start + size + (0 if kind == _COMPRESSED else -size % 8)
+        if start + size > len(data):
+            raise ValueError(f"an element of {size} bytes reaches past the end")
+        elements.append((kind, data[start : start + size]))
+        at = following
+    return elements
+
+
+def _unpacked(kind: int, content: bytes) -> tuple[int, bytes]:
+    if kind != _COMPRESSED:
+        return kind, content
+    unpacker = zlib.decompressobj()
+    unpacked = unpacker.decompress(content, _MAX_TABLE_BYTES)
+    if not unpacker.eof:
+        raise ValueError("a compressed element is cut off or larger than any track table")
+    return _elements(unpacked)[0]
+
+
+def _table(kind: int, content: bytes) -> tuple[str, NDArray[np.int64]] | None:
+    """Name and values of a matrix of whole numbers, or None if the element is something else."""
+    if kind != _MATRIX:
+        return None
+    parts = _elements(content)
+    if len(parts) != 4 or parts[3][0] not in _NUMBERS:  # flags, shape, name, real values
+        return None
+    shape = tuple(int(size) for size in np.frombuffer(parts[1][1], "<i4"))
+    values: NDArray[Any] = np.frombuffer(parts[3][1], f"<{_NUMBERS[parts[3][0]]}")
+    if any(size < 0 for size in shape) or math.prod(shape) != len(values):
+        raise ValueError(f"a table of shape {shape} with {len(values)} values")
+    if not np.isfinite(values).all() or (values != np.trunc(values)).any():
+        return None
+    name = parts[2][1].decode("ascii", "replace")
+    return name, values.astype(np.int64).reshape(shape, order="F")
