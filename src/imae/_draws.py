@@ -2,16 +2,19 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from imae._checks import check_integer
 
+if TYPE_CHECKING:  # label files and run folders are read without torch
+    import torch
+
 
 def seeded(seed: int) -> np.random.Generator:
-    """A generator of its own for this seed.
+    """A new generator for this seed.
 
     Raises:
         ArgumentError: If the seed is not a non-negative integer.
@@ -46,15 +49,15 @@ def draw_normal(shape: tuple[int, ...], generator: np.random.Generator) -> NDArr
 def choose_rows(
     may_change: NDArray[np.bool_], generator: np.random.Generator, *, rate: float, exact: bool
 ) -> NDArray[np.bool_]:
-    """Which rows are hit: each that may change with probability ``rate``, or that part of them.
+    """Which rows change: each with probability ``rate``, or exactly that part of them.
 
-    One seed gives nested sets: the rows hit at a lower rate are hit at every higher one.
+    One seed gives nested sets: rows chosen at a lower rate are chosen at every higher one.
 
     Args:
         may_change: Rows to choose from, shape (N,).
         generator: Source of one draw for each row.
         rate: Probability in [0, 1).
-        exact: Choose ``round(rate * rows)`` of the rows that may change, no more and no fewer.
+        exact: Choose exactly ``round(rate * rows)`` of the rows that may change.
 
     Returns:
         Mask of the chosen rows, shape (N,).
@@ -125,7 +128,7 @@ def _edges(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def numpy_generator(seed: int, purpose: str, *place: int) -> np.random.Generator:
-    """A generator of its own for each seed, purpose and place (epoch, step).
+    """A separate generator for each seed, purpose and place (epoch, step).
 
     Args:
         seed: Seed of the run, not negative.
@@ -139,18 +142,34 @@ def numpy_generator(seed: int, purpose: str, *place: int) -> np.random.Generator
     return np.random.Generator(np.random.PCG64(_entropy(seed, purpose, place)))
 
 
-def torch_generator(seed: int, purpose: str, *place: int) -> torch.Generator:
-    """The same for torch: a generator of its own for each seed, purpose and place."""
-    return torch.Generator().manual_seed(_entropy(seed, purpose, place) % 2**63)
+def torch_generator(seed: int, purpose: str, *place: int) -> "torch.Generator":
+    """The same for torch: a separate generator for each seed, purpose and place."""
+    import torch
+
+    return torch.Generator().manual_seed(derive_seed(seed, purpose, *place))
+
+
+def derive_seed(seed: int, purpose: str, *place: int) -> int:
+    """A seed for one purpose, unlike the seeds that other runs use for themselves.
+
+    ``seed + 1`` would be the seed of another run: what one draws second the other draws first.
+
+    Examples:
+        >>> derive_seed(1, "network", 1) in range(2**63)
+        True
+        >>> derive_seed(1, "network", 1) == derive_seed(2, "network", 0)
+        False
+    """
+    return _entropy(seed, purpose, place) % 2**63
 
 
 def row_draws(
-    rows: NDArray[np.int64], bounds: Sequence[int], *, generator: torch.Generator
+    rows: NDArray[np.int64], bounds: Sequence[int], *, generator: "torch.Generator"
 ) -> NDArray[np.int64]:
-    """Whole numbers for every row that follow from one draw of the generator and the row alone.
+    """Whole numbers for every row that depend only on one draw of the generator and the row.
 
     The draw keys a hash (the finaliser of SplitMix64) of the row, so the numbers of a row are the
-    same in any batch, worker or process whose generator stood in the same state.
+    same in any batch, worker or process whose generator was in the same state.
 
     Args:
         rows: Positions, shape (B,).
@@ -168,6 +187,8 @@ def row_draws(
     Reference:
         Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
     """
+    import torch
+
     key = torch.randint(2**62, (1,), generator=generator).numpy().astype(np.uint64)
     state = _scramble(_scramble(rows.astype(np.uint64)) + key)
     steps = np.arange(1, len(bounds) + 1, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)

@@ -6,7 +6,9 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from imae.data.batches import Batches
-from imae.data.torch_dataset import from_dataset
+from imae.data.features import Table
+from imae.data.images import ArrayImages
+from imae.data.torch_dataset import DatasetInputs, from_arrays, from_dataset
 from imae.errors import ArgumentError, DataError
 
 
@@ -148,3 +150,40 @@ def test_foreign_randomness_is_not_the_same_in_every_epoch():
     first, second, again = (next(batches.epoch(epoch)).inputs for epoch in (0, 1, 0))
     assert not torch.equal(first, second)
     assert torch.equal(first, again)
+
+
+def test_arrays_become_features_images_or_inputs_as_they_are():
+    labels = ["a", "b", "a"]
+    table = from_arrays(np.arange(6).reshape(3, 2), labels).train
+    assert isinstance(table.inputs, Table)
+    assert table.inputs.mean is None
+    assert table.class_names == ("a", "b")
+    images = from_arrays(np.zeros((3, 8, 8, 3), np.uint8), labels).train.inputs
+    assert isinstance(images, ArrayImages)
+    assert images.shape == (3, 8, 8)
+    ready = from_arrays(torch.rand(3, 1, 4, 4), torch.tensor([0, 1, 1])).train
+    assert isinstance(ready.inputs, DatasetInputs)
+    assert ready.inputs.shape == (1, 4, 4)
+
+
+def test_the_columns_of_a_data_frame_keep_their_names():
+    class Frame:
+        columns = ("age", 7)
+
+        def to_numpy(self):
+            return np.ones((2, 2))
+
+        def __array__(self, dtype=None, copy=None):
+            return self.to_numpy()
+
+    inputs = from_arrays(Frame(), [0, 1]).train.inputs
+    assert inputs.columns == ("age", "7")
+
+
+def test_arrays_of_other_lengths_or_types_are_refused():
+    with pytest.raises(DataError, match="3 rows of inputs but labels of shape"):
+        from_arrays(np.eye(3), [0, 1])
+    with pytest.raises(DataError, match="must be numbers"):
+        from_arrays(np.array([["a"], ["b"]]), [0, 1])
+    with pytest.raises(ArgumentError, match="an array, a data frame or a map-style data set"):
+        from_arrays(3, [0, 1])

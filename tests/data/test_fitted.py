@@ -45,7 +45,7 @@ def test_images_get_the_statistics_of_the_training_images(table_split, images):
 def test_other_inputs_stay_as_they_are(table_split):
     texts = hash_text(["a", "b", "c"])
     data = data_of(table_split, texts, texts)
-    assert fit_preparation(data) is data
+    assert fit_preparation(data).train is data.train
 
 
 def test_the_statistics_stay_with_the_table_and_bring_new_rows_to_its_scale(table_split):

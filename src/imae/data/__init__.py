@@ -14,6 +14,7 @@ from imae.data.split import Inputs as Inputs
 from imae.data.split import Skipped as Skipped
 from imae.data.split import Split as Split
 from imae.data.split import hold_out as hold_out
+from imae.data.torch_dataset import from_arrays as from_arrays
 from imae.data.torch_dataset import from_dataset as from_dataset
 from imae.data.unlabelled import Unlabelled as Unlabelled
 from imae.data.unlabelled import load_unlabelled as load_unlabelled

@@ -189,7 +189,9 @@ def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
     """
     where = str(path)
     arrays = _read(path, (*_INPUTS, *_LABELS, *_OPTIONAL))
-    inputs = _inputs(arrays.pop(_only(arrays, _INPUTS, where)), pad=pad, flip=flip, where=where)
+    inputs = array_inputs(
+        arrays.pop(_only(arrays, _INPUTS, where)), pad=pad, flip=flip, where=where
+    )
     label_name = _only(arrays, _LABELS, where)
     for name, values in arrays.items():
         if name == "class_names" and values.ndim != 1:
@@ -224,7 +226,7 @@ def read_inputs(path: Path) -> tuple[Inputs, NDArray[np.str_]]:
     """
     where = str(path)
     arrays = _read(path, (*_INPUTS, "row_ids"))
-    inputs = _inputs(arrays[_only(arrays, _INPUTS, where)], pad=0, flip=False, where=where)
+    inputs = array_inputs(arrays[_only(arrays, _INPUTS, where)], pad=0, flip=False, where=where)
     ids = arrays.get("row_ids")
     if ids is None:
         return inputs, position_ids(len(inputs))
@@ -252,7 +254,8 @@ def _only(arrays: Mapping[str, object], names: Sequence[str], where: str) -> str
     return found[0]
 
 
-def _inputs(values: NDArray[Any], *, pad: int, flip: bool, where: str) -> Inputs:
+def array_inputs(values: NDArray[Any], *, pad: int, flip: bool, where: str) -> Inputs:
+    """The array as features or images, before any scale; see ``load_array_file``."""
     if values.ndim == 2:
         if values.shape[1] == 0:
             raise DataError(f"{where}: inputs of shape {values.shape} have no features")

@@ -82,6 +82,38 @@ def load(
         >>> load("digits").num_classes
         10
     """
+    data, is_scaled = load_unscaled(
+        name_or_path,
+        root=root,
+        in_memory=in_memory,
+        on_bad_image=on_bad_image,
+        workers=workers,
+        **options,
+    )
+    return data if is_scaled else fit_preparation(data)
+
+
+def load_unscaled(
+    name_or_path: str | Path,
+    *,
+    root: str | Path | None = None,
+    in_memory: bool = False,
+    on_bad_image: str = "fail",
+    workers: int = 0,
+    **options: Any,
+) -> tuple[Data, bool]:
+    """Data as ``load`` returns it, but before its numbers are brought to one scale.
+
+    For callers that train on a part of the training rows, and must fit the scale to that part.
+
+    Returns:
+        The data, and whether it has a scale already: known sets bring the statistics that
+        everybody uses.
+
+    Raises:
+        ArgumentError: As ``load`` does.
+        DataError: As ``load`` does.
+    """
     check_choice("on_bad_image", on_bad_image, ("fail", "skip"))
     for name, value in (("in_memory", in_memory), ("flip", options.get("flip"))):
         if value not in (None, True, False):
@@ -101,8 +133,7 @@ def load(
         data = drop_unreadable(data, workers=workers)
     if in_memory:
         data = read_into_memory(data)
-    # Known sets bring the statistics that everybody uses with them.
-    return data if is_known and not in_memory else fit_preparation(data)
+    return data, is_known and not in_memory
 
 
 def existing_path(name_or_path: str | Path) -> Path:

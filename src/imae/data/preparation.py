@@ -1,23 +1,26 @@
 """How rows become inputs of a network: fitted on training rows, stored as plain values."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.utils.data import TensorDataset
 
 from imae.data.features import HashedText, Table
 from imae.data.image_files import ImageFiles
 from imae.data.images import ArrayImages, channel_statistics
 from imae.data.split import Data, Inputs, Split
+from imae.data.torch_dataset import DatasetInputs
 from imae.errors import DataError
 
 
 def fit_preparation(data: Data) -> Data:
-    """The data with its numbers brought to one scale by statistics of the training rows alone.
+    """The data with its numbers brought to one scale by statistics of the training rows only.
 
     Features get mean 0 and deviation 1 in training; images in memory get the channel means and
     deviations of the training images. Other inputs come back as they are.
@@ -31,7 +34,17 @@ def fit_preparation(data: Data) -> Data:
         >>> fit_preparation(Data("pairs", split)).train.inputs.values.ravel().tolist()
         [-1.0, 1.0]
     """
-    train = data.train.inputs
+    return data.map_splits(fit_scale(data.train, source=data.name))
+
+
+def fit_scale(fitted: Split, *, source: str) -> Callable[[Split], Split]:
+    """A function that brings any split to the scale of these rows; see ``fit_preparation``.
+
+    Args:
+        fitted: Rows that the statistics are taken from.
+        source: Where the rows come from, for messages.
+    """
+    train = fitted.inputs
     if isinstance(train, Table):
         centre = train.values.mean(axis=0, dtype=np.float64)
         scale = train.values.std(axis=0, dtype=np.float64)
@@ -40,16 +53,14 @@ def fit_preparation(data: Data) -> Data:
 
         def scaled(split: Split) -> Split:
             assert isinstance(split.inputs, Table), "all splits of one source are of one kind"
-            table = standardise(
-                split.inputs, centre, scale, row_ids=split.row_ids, source=data.name
-            )
+            table = standardise(split.inputs, centre, scale, row_ids=split.row_ids, source=source)
             return replace(split, inputs=table)
 
-        return data.map_splits(scaled)
+        return scaled
     if isinstance(train, ArrayImages):
         mean, std = channel_statistics(train.pixels)
-        return data.map_splits(lambda split: _normalised(split, mean, std))
-    return data
+        return lambda split: _normalised(split, mean, std)
+    return lambda split: split
 
 
 def standardise(
@@ -89,7 +100,7 @@ def standardise(
         raise DataError(
             f"{source}: row {str(row_ids[row])!r}, column {name}: {table.values[row, column]:g} is "
             f"too far from the rows trained on (mean {centre[column]:g}, deviation "
-            f"{scale[column]:g}); mend or remove it"
+            f"{scale[column]:g}); fix or remove it"
         )
     return replace(table, values=values, mean=tuple(centre.tolist()), std=tuple(scale.tolist()))
 
@@ -104,7 +115,8 @@ def describe_preparation(inputs: Inputs) -> dict[str, Any]:
 
     ``kind`` is "images" (with ``mean`` and ``std`` of each channel, and either the ``shape`` of
     images in memory or ``resize`` and ``crop`` of those in files), "features" (with ``columns``,
-    their names or None, and ``mean`` and ``std``) or "texts" (with ``num_features``).
+    their names or None, and ``mean`` and ``std``), "texts" (with ``num_features``) or "tensors"
+    (inputs of a torch data set, used as they are, with their ``shape``).
 
     Examples:
         >>> describe_preparation(HashedText(np.zeros(1), np.zeros(0), np.zeros(0), 16))
@@ -118,6 +130,8 @@ def describe_preparation(inputs: Inputs) -> dict[str, Any]:
         columns = None if inputs.columns is None else list(inputs.columns)
         statistics = {"mean": list(inputs.mean), "std": list(inputs.std)}
         return {"kind": "features", "columns": columns, **statistics}
+    if isinstance(inputs, DatasetInputs):
+        return {"kind": "tensors", "shape": list(inputs.shape)}
     assert isinstance(inputs, ArrayImages | ImageFiles)
     described = {"kind": "images", "mean": list(inputs.mean), "std": list(inputs.std)}
     if isinstance(inputs, ImageFiles):
@@ -145,6 +159,9 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
             number = _whole(described["num_features"])
             nothing = np.zeros(0, np.int64)
             return HashedText(np.zeros(1, np.int64), nothing, nothing.astype(np.float32), number)
+        if kind == "tensors":
+            example = TensorDataset(torch.zeros(1, *map(_whole, described["shape"])))
+            return DatasetInputs(example, np.zeros(0, np.int64))
         mean, std = _numbers(described["mean"]), _numbers(described["std"])
         if len(mean) != len(std) or min(std, default=0) <= 0:
             raise ValueError("as many means as positive deviations are needed")

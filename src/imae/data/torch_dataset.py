@@ -1,8 +1,8 @@
-"""Any map-style torch data set as data."""
+"""Rows that a program has in memory as data: torch data sets, arrays and data frames."""
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -10,9 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
 from imae._draws import row_draws
+from imae.data.arrays import array_inputs
 from imae.data.assemble import Columns, assemble, position_ids
+from imae.data.features import Table
 from imae.data.split import Data, Inputs
 from imae.errors import ArgumentError, DataError
 
@@ -41,7 +44,7 @@ class DatasetInputs(Inputs):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the first input."""
-        return tuple(self.gather(np.zeros(1, np.int64), generator=None).shape[1:])
+        return tuple(self._input(int(self.rows[0]) if len(self) else 0).shape)
 
     def gather(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
         """The inputs at these positions, as the data set gives them, stacked."""
@@ -146,3 +149,65 @@ def _labels(dataset: Any) -> list[object]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Tensor) and value.numel() == 1
+
+
+def from_arrays(
+    x: Any, y: Any, *, name: str = "arrays", class_names: Sequence[str] | None = None
+) -> Data:
+    """Arrays of inputs and labels as data; a row's id is its position, counted from 0.
+
+    The numbers are as they were given: ``imae.train.train`` brings them to one scale.
+
+    Args:
+        x: Features (N, F), as an array, a tensor or a data frame; or images, uint8, shape
+            (N, H, W), (N, H, W, C) or (N, C, H, W). Arrays of any other shape or type of number
+            are inputs that are ready for the network.
+        y: Labels, shape (N,): names, or integers from 0.
+        name: Name of the data.
+        class_names: Names of the classes, if the labels are integers from 0.
+
+    Raises:
+        DataError: If a number or label cannot be used, or the lengths differ.
+
+    Examples:
+        >>> from_arrays(np.eye(4), ["cat", "dog", "dog", "cat"]).class_names
+        ('cat', 'dog')
+    """
+    inputs = inputs_in_memory(x, where=name)
+    labels = np.asarray(y.cpu() if isinstance(y, Tensor) else y)
+    if labels.shape != (len(inputs),):
+        raise DataError(f"{name}: {len(inputs)} rows of inputs but labels of shape {labels.shape}")
+    columns = Columns(
+        source=name,
+        inputs=inputs,
+        labels=labels.tolist(),
+        row_ids=position_ids(len(inputs)),
+    )
+    return assemble({"train": columns}, name=name, class_names=class_names)
+
+
+def inputs_in_memory(x: Any, *, where: str) -> Inputs:
+    """Inputs from an array, a tensor, a data frame or a torch data set; see ``from_arrays``.
+
+    Args:
+        x: One input for each row; of the items of a data set the first element.
+        where: What the rows are called in messages.
+
+    Raises:
+        DataError: If the values cannot be used.
+    """
+    is_array = isinstance(x, Tensor | np.ndarray | list | tuple) or hasattr(x, "to_numpy")
+    if not is_array:
+        if not (hasattr(x, "__len__") and hasattr(x, "__getitem__")):
+            raise ArgumentError(
+                f"rows must be an array, a data frame or a map-style data set, got {x!r}"
+            )
+        return DatasetInputs(x, np.arange(len(x)))
+    values = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
+    if values.ndim >= 3 and values.dtype.kind == "f":
+        return DatasetInputs(TensorDataset(torch.from_numpy(values)), np.arange(len(values)))
+    inputs = array_inputs(values, pad=4, flip=True, where=where)
+    names = getattr(x, "columns", None)
+    if isinstance(inputs, Table) and names is not None:
+        return replace(inputs, columns=tuple(map(str, names)))
+    return inputs

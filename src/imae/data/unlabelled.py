@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.utils.data import TensorDataset
 
 from imae.data.arrays import read_inputs
 from imae.data.assemble import position_ids, written_ids
@@ -20,6 +22,7 @@ from imae.data.preparation import standardise
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data, Inputs, Split
 from imae.data.table import as_texts, open_columns
+from imae.data.torch_dataset import DatasetInputs, inputs_in_memory
 from imae.errors import DataError
 
 _NO_FEATURES = (*ID_NAMES, *LABEL_NAMES, "clean_label", "split", "weight")
@@ -49,7 +52,7 @@ class Unlabelled:
 
 
 def load_unlabelled(
-    name_or_path: str | Path,
+    name_or_path: object,
     *,
     like: Inputs,
     options: Mapping[str, Any] | None = None,
@@ -64,7 +67,8 @@ def load_unlabelled(
     Images in files become grey if the network was trained on grey ones.
 
     Args:
-        name_or_path: Name of a known set, or path of one's own rows.
+        name_or_path: Name of a known set, or path of one's own rows; or the rows themselves: an
+            array, a tensor, a data frame or a torch data set.
         like: The inputs that were trained on, or ``without_rows`` of how they were prepared.
         options: Options that they were loaded with.
         root: For a known set the folder its files lie in. For a path the folder that no image may
@@ -78,13 +82,17 @@ def load_unlabelled(
         >>> len(rows), rows.inputs.shape
         (355, (1, 8, 8))
     """
-    where = str(name_or_path)
+    is_named = isinstance(name_or_path, str | Path)
+    where = str(name_or_path) if is_named else "the rows given"
     given = dict(options or {})
-    if isinstance(name_or_path, str) and name_or_path in SOURCES:
+    if not is_named:
+        rows = _in_memory(name_or_path, like, where)
+    elif isinstance(name_or_path, str) and name_or_path in SOURCES:
         data = load(name_or_path, root=root)
         split = data.train if data.test is None else data.test
         rows = Unlabelled(split.inputs, split.row_ids)
     else:
+        assert isinstance(name_or_path, str | Path)
         path = existing_path(name_or_path)
         rows = _read(path, like, given, None if root is None else Path(root))
         if len(rows) == 0:
@@ -97,6 +105,23 @@ def load_unlabelled(
         assert like.std is not None
         inputs = standardise(inputs, like.mean, like.std, row_ids=rows.row_ids, source=where)
     return Unlabelled(inputs, rows.row_ids)
+
+
+def _in_memory(given: object, like: Inputs, where: str) -> Unlabelled:
+    names = getattr(given, "columns", None)
+    if isinstance(like, Table) and like.columns is not None and names is not None:
+        missing = [name for name in like.columns if name not in set(map(str, names))]
+        if missing:
+            raise DataError(f"{where}: have no column {listing(missing)}, which was trained on")
+        place = {str(name): number for number, name in enumerate(names)}
+        order = [place[name] for name in like.columns]
+        given = np.asarray(given)[:, order]
+    if isinstance(like, DatasetInputs) and isinstance(given, np.ndarray | torch.Tensor):
+        given = TensorDataset(torch.as_tensor(given))
+    inputs = inputs_in_memory(given, where=where)
+    if len(inputs) == 0:
+        raise DataError(f"{where}: are none")
+    return Unlabelled(inputs, position_ids(len(inputs)))
 
 
 def _read(path: Path, like: Inputs, options: Mapping[str, Any], root: Path | None) -> Unlabelled:
@@ -197,5 +222,5 @@ def _decoded(rows: Unlabelled, where: str, *, is_grey: bool) -> ArrayImages:
 
 
 def _kind(inputs: Inputs) -> str:
-    kinds = {Table: "features", HashedText: "texts"}
+    kinds = {Table: "features", HashedText: "texts", DatasetInputs: "inputs of a data set"}
     return kinds.get(type(inputs), "images")
