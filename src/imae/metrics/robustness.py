@@ -1,0 +1,102 @@
+"""Adversarial perturbations of inputs, bounded in every coordinate: FGSM and PGD."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from imae._checks import check_integer
+from imae.errors import ArgumentError
+
+Logits = Callable[[Tensor], Tensor]
+
+
+def fgsm(
+    network: Logits, inputs: Tensor, target: Tensor, *, epsilon: Tensor | float
+) -> Tensor:
+    """Inputs moved by one step in the direction that raises cross entropy fastest.
+
+    Formula:
+        x' = x + epsilon sign(d CE(f(x), y) / dx)
+
+    For a linear network this is the worst perturbation of its size: the margin of a binary
+    classifier falls by exactly epsilon times the L1 norm of the difference of its two weights.
+
+    Args:
+        network: Logits of shape (B, C) for inputs of shape (B, ...), in evaluation mode.
+        inputs: Shape (B, ...).
+        target: True labels, shape (B,).
+        epsilon: Largest change of a coordinate; a tensor that broadcasts against the inputs where
+            channels have different scales.
+
+    Raises:
+        ArgumentError: If epsilon is negative.
+
+    Examples:
+        >>> weights = torch.tensor([[1.0, -2.0], [0.0, 0.0]])
+        >>> fgsm(lambda x: x @ weights.T, torch.zeros(1, 2), torch.tensor([0]), epsilon=0.1)
+        tensor([[-0.1000,  0.1000]])
+
+    Reference:
+        Goodfellow et al., "Explaining and harnessing adversarial examples", ICLR 2015.
+    """
+    size = _checked_size(epsilon, inputs)
+    return inputs + size * _gradient(network, inputs, target).sign()
+
+
+def pgd(
+    network: Logits,
+    inputs: Tensor,
+    target: Tensor,
+    *,
+    epsilon: Tensor | float,
+    steps: int,
+    generator: torch.Generator,
+    step_size: float = 0.25,
+) -> Tensor:
+    """Inputs moved by several steps of signed gradients, kept within epsilon of where they were.
+
+    Formula:
+        x_0 = x + u,  u uniform in [-epsilon, epsilon];
+        x_{t+1} = clip(x_t + step_size epsilon sign(d CE / dx), x - epsilon, x + epsilon)
+
+    Args:
+        network: Logits of shape (B, C) for inputs of shape (B, ...), in evaluation mode.
+        inputs: Shape (B, ...).
+        target: True labels, shape (B,).
+        epsilon: Largest change of a coordinate, a number or a tensor that broadcasts.
+        steps: Number of steps, at least 1.
+        generator: Draws the start.
+        step_size: Length of a step, as a share of epsilon.
+
+    Raises:
+        ArgumentError: If epsilon is negative or there is no step.
+
+    Reference:
+        Madry et al., "Towards deep learning models resistant to adversarial attacks", ICLR 2018.
+    """
+    check_integer("steps", steps, low=1)
+    size = _checked_size(epsilon, inputs)
+    start = torch.rand(inputs.shape, generator=generator, dtype=inputs.dtype)
+    moved = inputs + size * (2 * start.to(inputs.device) - 1)
+    for _ in range(steps):
+        moved = moved + step_size * size * _gradient(network, moved, target).sign()
+        moved = torch.maximum(torch.minimum(moved, inputs + size), inputs - size)
+    return moved
+
+
+def _gradient(network: Logits, inputs: Tensor, target: Tensor) -> Tensor:
+    inputs = inputs.detach().requires_grad_()
+    with torch.enable_grad():
+        # Summed, so that a row's gradient does not depend on the rows beside it.
+        loss = F.cross_entropy(network(inputs).float(), target, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, inputs)
+    return gradient
+
+
+def _checked_size(epsilon: Tensor | float, inputs: Tensor) -> Tensor:
+    size = torch.as_tensor(epsilon, dtype=inputs.dtype, device=inputs.device)
+    if not bool((size >= 0).all()):
+        raise ArgumentError(f"epsilon must be at least 0, got {epsilon}")
+    return size

@@ -1,0 +1,84 @@
+import pytest
+import torch
+
+from imae.errors import ArgumentError
+from imae.metrics.robustness import fgsm, pgd
+
+
+@pytest.fixture
+def linear():
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.randn(2, 6, generator=generator, dtype=torch.float64)
+    inputs = torch.randn(200, 6, generator=generator, dtype=torch.float64)
+    target = (inputs @ weights.T).argmax(1)
+    return weights, inputs, target
+
+
+def margins(weights, inputs, target):
+    logits = inputs @ weights.T
+    return logits.gather(1, target[:, None])[:, 0] - logits.gather(1, 1 - target[:, None])[:, 0]
+
+
+def test_fgsm_is_the_worst_case_of_a_linear_model(linear):
+    weights, inputs, target = linear
+    moved = fgsm(lambda x: x @ weights.T, inputs, target, epsilon=0.2)
+    fall = 0.2 * (weights[0] - weights[1]).abs().sum()
+    torch.testing.assert_close(
+        margins(weights, moved, target), margins(weights, inputs, target) - fall
+    )
+
+
+def test_pgd_reaches_the_worst_case_of_a_linear_model(linear):
+    weights, inputs, target = linear
+    generator = torch.Generator().manual_seed(2)
+    moved = pgd(
+        lambda x: x @ weights.T, inputs, target, epsilon=0.2, steps=10, generator=generator
+    )
+    torch.testing.assert_close(moved, fgsm(lambda x: x @ weights.T, inputs, target, epsilon=0.2))
+
+
+def test_pgd_stays_within_epsilon_and_repeats_with_its_seed(linear):
+    _, inputs, target = linear
+    epsilon = torch.tensor([0.1, 0.2, 0.3, 0.0, 0.1, 0.1], dtype=torch.float64)
+    network = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    network = network.double().requires_grad_(False)
+    first, second = (
+        pgd(
+            network,
+            inputs,
+            target,
+            epsilon=epsilon,
+            steps=3,
+            generator=torch.Generator().manual_seed(3),
+        )
+        for _ in range(2)
+    )
+    assert torch.equal(first, second)
+    assert bool(((first - inputs).abs() <= epsilon + 1e-12).all())
+    assert bool((first[:, 3] == inputs[:, 3]).all())
+    before = torch.nn.functional.cross_entropy(network(inputs), target)
+    assert torch.nn.functional.cross_entropy(network(first), target) > before
+
+
+def test_no_size_changes_nothing_and_a_negative_one_is_refused(linear):
+    weights, inputs, target = linear
+    assert torch.equal(fgsm(lambda x: x @ weights.T, inputs, target, epsilon=0.0), inputs)
+    with pytest.raises(ArgumentError, match="epsilon must be at least 0"):
+        fgsm(lambda x: x @ weights.T, inputs, target, epsilon=-0.1)
+    with pytest.raises(ArgumentError, match="steps must be at least 1"):
+        pgd(
+            lambda x: x @ weights.T,
+            inputs,
+            target,
+            epsilon=0.1,
+            steps=0,
+            generator=torch.Generator(),
+        )
+
+
+def test_gradients_are_taken_also_where_they_are_switched_off(linear):
+    weights, inputs, target = linear
+    with torch.no_grad():
+        moved = fgsm(lambda x: x @ weights.T, inputs, target, epsilon=0.2)
+    assert not moved.requires_grad
+    assert not torch.equal(moved, inputs)
