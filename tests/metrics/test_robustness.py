@@ -31,9 +31,7 @@ def test_fgsm_is_the_worst_case_of_a_linear_model(linear):
 def test_pgd_reaches_the_worst_case_of_a_linear_model(linear):
     weights, inputs, target = linear
     generator = torch.Generator().manual_seed(2)
-    moved = pgd(
-        lambda x: x @ weights.T, inputs, target, epsilon=0.2, steps=10, generator=generator
-    )
+    moved = pgd(lambda x: x @ weights.T, inputs, target, epsilon=0.2, steps=10, generator=generator)
     torch.testing.assert_close(moved, fgsm(lambda x: x @ weights.T, inputs, target, epsilon=0.2))
 
 

@@ -12,9 +12,7 @@ from imae.errors import ArgumentError
 Logits = Callable[[Tensor], Tensor]
 
 
-def fgsm(
-    network: Logits, inputs: Tensor, target: Tensor, *, epsilon: Tensor | float
-) -> Tensor:
+def fgsm(network: Logits, inputs: Tensor, target: Tensor, *, epsilon: Tensor | float) -> Tensor:
     """Inputs moved by one step in the direction that raises cross entropy fastest.
 
     Formula:
