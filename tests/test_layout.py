@@ -26,8 +26,8 @@ LAYERS = {
     "methods": 3,
     "train": 4,
     "tune": 5,
-    "audit": 5,
     "report": 5,
+    "audit": 6,  # its page is built with the report's parts
     "recipes": 6,
     "integrations": 6,
     "cli": 7,

@@ -52,12 +52,12 @@ def write_report(runs: Sequence[RunRecord], out: str | os.PathLike[str]) -> Path
 
 def render(runs: Sequence[RunRecord]) -> str:
     """The page as text."""
-    environment = _environment()
+    environment = build_environment("imae.report")
     labels = {run.folder: read_labels(run.folder) for run in runs}
     whole = table(runs)
     return str(
         environment.get_template("page.html").render(
-            policy=_policy(environment),
+            policy=policy(environment, styles=("page.css",), scripts=("page.js",)),
             chart=chart,
             x_axis=X_AXIS,
             y_axis=Y_AXIS,
@@ -78,10 +78,18 @@ def render(runs: Sequence[RunRecord]) -> str:
 
 
 @functools.cache
-def _environment() -> Any:
+def build_environment(*packages: str) -> Any:
+    """The template engine for pages: every string is escaped and made printable.
+
+    Args:
+        packages: Packages with a folder ``templates``; the first that has a template counts.
+
+    Raises:
+        MissingExtraError: If jinja2 is not installed.
+    """
     jinja2 = import_extra("jinja2", extra="report")
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("imae.report"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package) for package in packages]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -98,14 +106,28 @@ def _shown(value: object) -> object:
     return printable(value) if type(value) is str else value
 
 
-def _policy(environment: Any) -> str:
-    sources = {"style-src": "page.css", "script-src": "page.js"}
+def policy(
+    environment: Any,
+    *,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    further: Sequence[str] = (),
+) -> str:
+    """The content security policy of a page: nothing but its own styles and scripts.
+
+    Args:
+        environment: From ``build_environment``.
+        styles: Templates that are each the whole of a ``style`` element.
+        scripts: Templates that are each the whole of a ``script`` element.
+        further: Further directives, such as ``img-src data:``.
+    """
     allowed = ["default-src 'none'"]
-    for directive, name in sources.items():
-        text, _, _ = environment.loader.get_source(environment, name)
-        digest = hashlib.sha256(text.encode("utf-8")).digest()
-        allowed.append(f"{directive} 'sha256-{base64.b64encode(digest).decode()}'")
-    return "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
+    for directive, names in (("style-src", styles), ("script-src", scripts)):
+        texts = [environment.loader.get_source(environment, name)[0] for name in names]
+        digests = [hashlib.sha256(text.encode("utf-8")).digest() for text in texts]
+        hashes = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+        allowed.append(" ".join([directive, *hashes]))
+    return "; ".join([*allowed, *further, "base-uri 'none'", "form-action 'none'"])
 
 
 def _runs(
