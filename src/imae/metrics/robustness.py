@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 
 from imae._checks import check_integer
 from imae.errors import ArgumentError
@@ -88,7 +88,7 @@ def _gradient(network: Logits, inputs: Tensor, target: Tensor) -> Tensor:
     inputs = inputs.detach().requires_grad_()
     with torch.enable_grad():
         # Summed, so that a row's gradient does not depend on the rows beside it.
-        loss = F.cross_entropy(network(inputs).float(), target, reduction="sum")
+        loss = cross_entropy(network(inputs).float(), target, reduction="sum")
         (gradient,) = torch.autograd.grad(loss, inputs)
     return gradient
 
