@@ -94,7 +94,7 @@ ALL = "row_id,label\na,cat\nb,cat\nc,cat\nd,cat\n"
     ("text", "message"),
     [
         (ALL.replace("b,cat\n", ""), r"no label for training row 'b' \(1 of 4 rows"),
-        (ALL + "e,cat\nf,cat\n", r"row 'e' is no training row \(2 of 6 are unknown\)"),
+        (ALL + "e,cat\nf,cat\n", r"row 'e' is not a training row \(2 of 6 are unknown\)"),
         (ALL + "a,cat\n", "row id 'a' stands twice"),
         (ALL.replace("c,cat", "c,cow"), r"row 'c': label 'cow' is none of the classes \('cat'"),
         (ALL.replace("c,cat", "c,"), "row 'c': label '' is none of the classes"),
@@ -138,3 +138,26 @@ def test_a_run_with_a_file_of_noise_is_the_run_with_that_noise(configure, tmp_pa
         assert one.clean_labels.tolist() == other.clean_labels.tolist()
     with pytest.raises(ArgumentError, match="both say what the given labels are"):
         configure(noise="symmetric:0.5", data={"labels": "x.csv"})
+
+
+def test_removed_rows_are_left_out(write):
+    path = write("row_id,label,removed\na,dog,\nb,,no class\nc,cat,\nd,dog,")
+    found = relabel_from_file(make_split(clean=[0, 1, 2, 2]), path)
+    assert found.row_ids.tolist() == ["a", "c", "d"]
+    assert found.clean_labels.tolist() == [0, 2, 2]
+
+
+def test_a_label_that_is_missing_without_a_reason_is_refused(write):
+    with pytest.raises(DataError, match="label '' is none of"):
+        relabel_from_file(make_split(), write("row_id,label,removed\na,dog,\nb,,\nc,cat,\nd,dog,"))
+    path = write("row_id,label,removed\na,,x\nb,,x\nc,,x\nd,,x")
+    with pytest.raises(DataError, match="nothing to train on"):
+        relabel_from_file(make_split(), path)
+
+
+def test_a_class_whose_name_ends_in_a_blank_is_found(write):
+    names = ("cat", "cat ", "owl")
+    found = relabel_from_file(
+        make_split(names=names), write("id,label\na,cat \nb,cat\nc,owl\nd, owl")
+    )
+    assert found.labels.tolist() == [1, 0, 2, 2]

@@ -62,6 +62,7 @@ def _features(split: Split) -> NDArray[np.float32]:
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_REMOVED = "removed"  # column with text for rows that belong to no class
 
 
 def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()) -> Split:
@@ -70,14 +71,15 @@ def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()
     A file of ``imae noise`` holds the labels before the noise too: they must be those of the rows,
     and count as clean unless the rows have clean labels of their own. Of any other file nothing
     is known but the labels: the truth stays as well known as it was, and the labels that the rows
-    had before are forgotten.
+    had before are forgotten. Rows with text in a column ``removed`` belong to no class and are
+    left out, as ``imae audit apply`` writes them.
 
     Args:
         split: The rows.
         path: A file of ``imae noise``, or a CSV or Parquet file with a column ``row_id`` (or
             ``id``) and a column ``label`` (or ``labels``, ``target``, ``y``) of class names; or
             of class numbers from 0, if no class is called by a number.
-        skipped: Ids of rows that were left out of the data, and may stand in the file.
+        skipped: Ids of rows that were left out of the data, and may appear in the file.
 
     Raises:
         DataError: If the file cannot be read, does not fit the rows, or has an unknown label.
@@ -87,13 +89,20 @@ def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()
         places = _places(path, split.row_ids, manifest.row_ids, skipped)
         _check_before(path, split, manifest.clean_labels[places], manifest.num_classes)
         return split.relabel(manifest.labels[places])
-    ids, written = _read(path)
+    ids, written, is_removed = _read(path)
     places = _places(path, split.row_ids, ids, skipped)
+    kept = np.flatnonzero(~is_removed[places])
+    if len(kept) == 0:
+        raise DataError(f"{path}: every training row is removed; there is nothing to train on")
+    if len(kept) < len(split):
+        split, places = split.take(kept), places[kept]
     numbers = _numbers(split.class_names)
     labels = np.empty(len(split), np.int64)
     for row, place in enumerate(places):
-        # Data whose labels stand as 1.0 has a class called 1.
-        number = numbers.get(written[place], numbers.get(re.sub(r"\.0+$", "", written[place])))
+        # A folder's name may end in a blank; data with labels such as 1.0 has a class called 1.
+        short = written[place].strip()
+        spelt = (written[place], short, re.sub(r"\.0+$", "", short))
+        number = next((numbers[text] for text in spelt if text in numbers), None)
         if number is None:
             raise DataError(
                 f"{path}: row {str(ids[place])!r}: label {written[place]!r} is none of the "
@@ -112,8 +121,8 @@ def _is_manifest(path: Path) -> bool:
     return start.removeprefix(_BYTE_ORDER_MARK).startswith(MANIFEST_START)
 
 
-def _read(path: Path) -> tuple[NDArray[np.str_], list[str]]:
-    """Ids and labels as they were written."""
+def _read(path: Path) -> tuple[NDArray[np.str_], list[str], NDArray[np.bool_]]:
+    """Ids, labels as they were written, and whether each row is removed."""
     if path.suffix.lower() not in TABLE_SUFFIXES:
         raise DataError(f"{path}: a file of labels ends in {', '.join(TABLE_SUFFIXES)}")
     file = open_columns(path)
@@ -126,9 +135,12 @@ def _read(path: Path) -> tuple[NDArray[np.str_], list[str]]:
                 f"{listing(file.names)})"
             )
         columns.append(column)
-    values, _ = file.read(columns, ())
+    has_removed = _REMOVED in file.names
+    values, _ = file.read([*columns, *([_REMOVED] if has_removed else [])], ())
     ids, labels = (as_texts(values[column]) for column in columns)
-    return written_ids(ids, source=str(path)), [label.strip() for label in labels]
+    removed = as_texts(values[_REMOVED]) if has_removed else [""] * len(ids)
+    is_removed = np.array([bool(text.strip()) for text in removed], dtype=bool)
+    return written_ids(ids, source=str(path)), labels, is_removed
 
 
 def _places(
@@ -137,7 +149,7 @@ def _places(
     named: NDArray[np.str_],
     skipped: Collection[str],
 ) -> NDArray[np.int64]:
-    """Where in the file each of the rows stands."""
+    """Position of each of the rows in the file."""
     place = {row_id: number for number, row_id in enumerate(named.tolist())}
     missing = [row_id for row_id in wanted.tolist() if row_id not in place]
     if missing:
@@ -149,7 +161,7 @@ def _places(
     if unknown:
         first = next(row_id for row_id in place if row_id in unknown)
         raise DataError(
-            f"{path}: row {first!r} is no training row ({len(unknown)} of {len(named)} are "
+            f"{path}: row {first!r} is not a training row ({len(unknown)} of {len(named)} are "
             "unknown); take them out of the file"
         )
     return np.array([place[row_id] for row_id in wanted.tolist()], np.int64)
@@ -172,7 +184,7 @@ def _check_before(path: Path, split: Split, before: NDArray[np.int64], num_class
 
 
 def _numbers(class_names: tuple[str, ...]) -> Mapping[str, int]:
-    """Class number by what may stand for it in a file."""
+    """Class number by how a file may write it."""
     numbers = {name: number for number, name in enumerate(class_names)}
     if not any(name.isdecimal() for name in class_names):  # else a number could mean two classes
         numbers |= {str(number): number for number in range(len(class_names))}

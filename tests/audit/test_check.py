@@ -1,0 +1,70 @@
+"""The bound on the precision of the flagged rows."""
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from imae.audit.check import check, draw_sample, lower_bound, read_check, save_check
+from imae.audit.decisions import Decision
+from imae.errors import ArgumentError, DataError
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
+@pytest.mark.parametrize(("wrong", "rows"), [(1, 1), (1, 50), (49, 50), (96, 100), (700, 2000)])
+def test_the_bound_is_the_quantile_of_a_beta_distribution(wrong, rows, confidence):
+    known = beta.ppf(1 - confidence, wrong, rows - wrong + 1)
+    assert lower_bound(wrong, rows, confidence=confidence) == pytest.approx(known, rel=1e-9)
+
+
+def test_the_bound_of_extreme_samples():
+    assert lower_bound(0, 30) == 0
+    assert lower_bound(30, 30) == pytest.approx(0.05 ** (1 / 30), rel=1e-12)
+
+
+def test_the_bound_holds_as_often_as_it_says():
+    counts = np.random.Generator(np.random.PCG64(3)).binomial(40, 0.8, 4000)
+    bounds = {count: lower_bound(int(count), 40) for count in np.unique(counts)}
+    assert np.mean([bounds[count] <= 0.8 for count in counts]) >= 0.95
+
+
+@pytest.mark.parametrize(("wrong", "rows"), [(3, 2), (-1, 2), (0, 0)])
+def test_impossible_counts_are_refused(wrong, rows):
+    with pytest.raises(ArgumentError):
+        lower_bound(wrong, rows)
+
+
+def test_the_sample_is_of_flagged_rows_and_follows_its_seed(make_audit):
+    audit = make_audit(400)
+    first, again, other = (draw_sample(audit, 30, seed=seed) for seed in (1, 1, 2))
+    assert first.tolist() == again.tolist() != other.tolist()
+    assert len(set(first.tolist())) == 30
+    assert audit.is_flagged[first].all()
+    assert sorted(draw_sample(audit, 1000)) == np.flatnonzero(audit.is_flagged).tolist()
+
+
+def test_nothing_flagged_is_one_line(make_audit):
+    audit = make_audit(8)
+    audit.is_flagged[:] = False
+    with pytest.raises(DataError, match="no row is flagged"):
+        draw_sample(audit, 5)
+
+
+def test_decisions_become_a_bound_and_survive_on_disk(make_audit, tmp_path):
+    audit = make_audit(400)
+    sample = draw_sample(audit, 20)
+    kinds = ["accept"] * 12 + ["no_class", "relabel", "keep", "skip", "flag"] + ["accept"] * 2
+    decisions = {int(row): Decision(kind, 0) for row, kind in zip(sample[:19], kinds, strict=True)}
+    unfinished = check(audit, decisions, num_rows=20)
+    assert not unfinished.is_complete
+    assert "judged 19 of 20" in unfinished.sentence()
+    decisions[int(sample[19])] = Decision("keep")
+    done = check(audit, decisions, num_rows=20)
+    assert (done.num_wrong, done.num_sampled, done.num_flagged) == (16, 20, 100)
+    assert done.precision_at_least == pytest.approx(beta.ppf(0.05, 16, 5))
+    save_check(done, tmp_path / "check.json")
+    assert read_check(audit, tmp_path / "check.json") == done
+    audit.is_flagged[:50] = False
+    assert read_check(audit, tmp_path / "check.json") is None
+    (tmp_path / "check.json").write_text('{"num_flagged": "many"}')
+    with pytest.raises(DataError, match="check again"):
+        read_check(audit, tmp_path / "check.json")

@@ -1,0 +1,102 @@
+"""Corrected labels, their trail, and exports."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from imae.audit.correct import correct, export, write_corrected
+from imae.audit.decisions import Decision
+from imae.data import Split, Table
+from imae.errors import ArgumentError
+from imae.train.relabel import relabel_from_file
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_corrected_labels_are_read_by_training(make_audit, tmp_path):
+    audit = make_audit(prefix="@odd, name")
+    decisions = {
+        0: Decision("accept", int(audit.suggested[0])),
+        1: Decision("keep"),
+        2: Decision("no_class"),
+        20: Decision("relabel", 3),
+    }
+    trail_file = write_corrected(audit, correct(audit, decisions), tmp_path / "labels.csv")
+    number = len(audit)
+    split = Split(Table(np.eye(number, dtype=np.float32)), audit.given, audit.row_ids,
+                  audit.class_names)  # fmt: skip
+    corrected = relabel_from_file(split, tmp_path / "labels.csv")
+    expected = audit.given.copy()
+    expected[[0, 20]] = audit.suggested[0], 3
+    assert corrected.row_ids.tolist() == np.delete(audit.row_ids, 2).tolist()
+    assert corrected.labels.tolist() == np.delete(expected, 2).tolist()
+    trail = rows_of(trail_file)
+    assert [row["row_id"] for row in trail] == [f"'@odd, name/{row}.jpg" for row in (0, 1, 2, 20)]
+    assert [row["new"] for row in trail][2] == ""
+    assert {row["by"] for row in trail} == {"person"}
+    assert trail_file.name == "labels.trail.csv"
+
+
+def test_the_program_accepts_what_it_is_sure_of_and_nobody_looked_at(make_audit):
+    audit = make_audit()
+    decisions = {0: Decision("keep"), 1: Decision("skip"), 3: Decision("flag")}
+    least = float(audit.suggested_probability[7])
+    trail = correct(audit, decisions, accept_above=least)
+    assert [(each.row, each.by) for each in trail] == [
+        (0, "person"), (4, "program"), (6, "program"), (7, "program"),
+    ]  # fmt: skip  # 2 and 5 fit no class
+    assert all(each.new == audit.suggested[each.row] for each in trail[1:])
+    assert [each.row for each in correct(audit, decisions)] == [0]
+    with pytest.raises(ArgumentError, match="accept_above"):
+        correct(audit, decisions, accept_above=1.5)
+
+
+def test_labels_are_written_as_csv_only(make_audit, tmp_path):
+    with pytest.raises(ArgumentError, match=r"end in \.csv"):
+        write_corrected(make_audit(), [], tmp_path / "labels.txt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_label_studio_tasks_hold_the_suggestions(make_audit, tmp_path):
+    audit = make_audit()
+    export(audit, tmp_path / "tasks.json", format="label-studio")
+    tasks = json.loads((tmp_path / "tasks.json").read_text())
+    assert len(tasks) == audit.is_flagged.sum()
+    assert tasks[0]["data"]["item"] == "photo/0.jpg"
+    (prediction,) = tasks[0]["predictions"]
+    name = audit.class_names[audit.suggested[0]]
+    assert prediction["result"][0]["value"] == {"choices": [name]}
+    assert tasks[2]["predictions"][0]["result"][0]["value"] == {"choices": []}  # fits no class
+
+
+def test_fiftyone_labels_name_files_without_their_ending(make_audit, tmp_path):
+    audit = make_audit()
+    audit.row_ids[1] = "photo/0.png"
+    export(audit, tmp_path / "labels.json", format="fiftyone")
+    content = json.loads((tmp_path / "labels.json").read_text())
+    assert content["classes"] == list(audit.class_names)
+    assert content["labels"]["photo/2"]["attributes"]["fits_no_class"] is True
+    assert {"photo/0.jpg", "photo/0.png"} <= set(content["labels"])
+
+
+def test_the_mask_is_true_where_cleanlab_would_say_issue(make_audit, tmp_path):
+    audit = make_audit()
+    export(audit, tmp_path / "mask.npy", format="mask")
+    assert np.load(tmp_path / "mask.npy").tolist() == audit.is_flagged.tolist()
+    export(audit, tmp_path / "mask.csv", format="mask")
+    rows = rows_of(tmp_path / "mask.csv")
+    assert [row["is_label_issue"] == "True" for row in rows] == audit.is_flagged.tolist()
+
+
+@pytest.mark.parametrize(
+    ("format", "name"), [("coco", "x.json"), ("mask", "x.json"), ("fiftyone", "x.csv")]
+)
+def test_unknown_formats_and_endings_are_refused(make_audit, tmp_path, format, name):
+    with pytest.raises(ArgumentError):
+        export(make_audit(), tmp_path / name, format=format)
+    assert not list(tmp_path.iterdir())
