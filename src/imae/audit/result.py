@@ -134,7 +134,7 @@ class Audit:
         """
         folder = run.path / "audit"
         described = _read_described(run)
-        arrays = read_arrays(folder / "audit.npz", _KINDS, optional="clean")
+        arrays = read_arrays(folder / "audit.npz", _KINDS, optional=("clean",))
         check_lengths(folder / "audit.npz", arrays)
         try:
             names = tuple(map(str, described["class_names"]))

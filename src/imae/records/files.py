@@ -7,7 +7,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -58,19 +58,21 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @dataclass(frozen=True, eq=False)
 class RunLabels:
-    """Labels of the rows a run trained on, in training order.
+    """Labels of the rows a run trained on, in training order, or of rows it did not train on.
 
     Args:
         row_ids: Id of every row, shape (N,), strings.
         given: Given labels, shape (N,), integers in [0, C).
         class_names: Names of the classes, shape (C,), strings.
         clean: True labels where they are known, shape (N,).
+        planted: Whether the given label was drawn wrong on purpose, shape (N,), if any was.
     """
 
     row_ids: NDArray[np.str_]
     given: NDArray[np.int64]
     class_names: NDArray[np.str_]
     clean: NDArray[np.int64] | None = None
+    planted: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ class EpochDynamics:
         margin: Log-odds of the given label, float32, shape (N,); NaN for a row not seen.
         predicted: Most likely class, int32, shape (N,); -1 for a row not seen.
         weight: L1 norm of the gradient of the row's loss with respect to its logits, float32,
-            shape (N,); NaN for a row not seen.
+            shape (N,); NaN for a row not seen or not trained on.
     """
 
     margin: NDArray[np.float32]
@@ -117,14 +119,14 @@ def _refuse(constant: str) -> None:
 
 
 def read_arrays(
-    path: Path, kinds: Mapping[str, str], *, optional: str | None = None
+    path: Path, kinds: Mapping[str, str], *, optional: Collection[str] = ()
 ) -> dict[str, NDArray[Any]]:
     """Arrays of one dimension in a ``.npz`` file.
 
     Args:
         path: The file.
         kinds: For each name the kinds of numpy that its values may be of, such as "iu".
-        optional: Name of an array that need not be there.
+        optional: Names of arrays that need not be there.
 
     Raises:
         DataError: If the file is missing or damaged, or an array is not as it should be.
@@ -135,7 +137,7 @@ def read_arrays(
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 raise ValueError("one array without a name")
-            names = [name for name in kinds if name != optional or name in loaded]
+            names = [name for name in kinds if name not in optional or name in loaded]
             arrays = {name: np.asarray(loaded[name]) for name in names}
     except KeyError as error:
         raise DataError(f"{path}: an array is missing ({error})") from None

@@ -145,6 +145,7 @@ class RunFolder:
             for epoch in self.epochs():
                 if epoch > num_epochs:
                     self._dynamics_file(epoch).unlink()
+                    self._dynamics_file(epoch, "held").unlink(missing_ok=True)
             (self.path / "result.json").unlink(missing_ok=True)
 
     def has_labels(self) -> bool:
@@ -157,17 +158,19 @@ class RunFolder:
         Raises:
             DataError: If they are not there, or cannot be read.
         """
-        path = self.path / "labels.npz"
-        kinds = {"row_ids": "U", "given": "iu", "class_names": "U", "clean": "iu"}
-        arrays = read_arrays(path, kinds, optional="clean")
-        names = arrays.pop("class_names")
-        check_lengths(path, arrays)
-        return RunLabels(arrays["row_ids"], arrays["given"], names, arrays.get("clean"))
+        return self._read_labels("labels.npz")
 
-    def write_labels(self, labels: RunLabels) -> None:
-        """Writes the labels of the rows trained on."""
-        arrays = {name: value for name, value in vars(labels).items() if value is not None}
-        self._write_arrays(self.path / "labels.npz", arrays)
+    def held_labels(self) -> RunLabels | None:
+        """Labels not trained on: of held-out rows, and given ones of rows with a planted label."""
+        is_there = (self.path / "held_labels.npz").exists()
+        return self._read_labels("held_labels.npz") if is_there else None
+
+    def write_labels(self, labels: RunLabels, held: RunLabels | None = None) -> None:
+        """Writes the labels trained on and those not trained on."""
+        for name, each in (("labels.npz", labels), ("held_labels.npz", held)):
+            if each is not None:
+                arrays = {key: value for key, value in vars(each).items() if value is not None}
+                self._write_arrays(self.path / name, arrays)
 
     def epochs(self) -> list[int]:
         """Epochs whose dynamics are there, counted from 1."""
@@ -175,22 +178,33 @@ class RunFolder:
         return sorted(int(name[1]) for name in names if name)
 
     def dynamics(self, epoch: int) -> EpochDynamics:
-        """What an epoch, counted from 1, showed of every row.
+        """What an epoch, counted from 1, showed of every row trained on.
 
         Raises:
             DataError: If it is not there, or cannot be read.
         """
-        path = self._dynamics_file(epoch)
+        return self._read_dynamics(self._dynamics_file(epoch))
+
+    def held_dynamics(self, epoch: int) -> EpochDynamics:
+        """What the network at the end of an epoch, counted from 1, predicts of `held_labels`."""
+        return self._read_dynamics(self._dynamics_file(epoch, "held"))
+
+    def write_dynamics(
+        self, epoch: int, dynamics: EpochDynamics, held: EpochDynamics | None = None
+    ) -> None:
+        """Writes what an epoch, counted from 1, showed of rows trained on and not trained on."""
+        if held is not None:
+            self._write_arrays(self._dynamics_file(epoch, "held"), vars(held))
+        self._write_arrays(self._dynamics_file(epoch), vars(dynamics))
+
+    @staticmethod
+    def _read_dynamics(path: Path) -> EpochDynamics:
         arrays = read_arrays(path, {"margin": "f", "predicted": "i", "weight": "f"})
         check_lengths(path, arrays)
         with np.errstate(over="ignore"):  # as they were written; anything larger is damage
             for name in ("margin", "weight"):
                 arrays[name] = arrays[name].astype(np.float32, copy=False)
         return EpochDynamics(**arrays)
-
-    def write_dynamics(self, epoch: int, dynamics: EpochDynamics) -> None:
-        """Writes what an epoch, counted from 1, showed of every row."""
-        self._write_arrays(self._dynamics_file(epoch), vars(dynamics))
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -243,8 +257,16 @@ class RunFolder:
             return []
         return path.read_bytes().split(b"\n")[:-1]
 
-    def _dynamics_file(self, epoch: int) -> Path:
-        return self.path / "dynamics" / f"epoch-{epoch:05d}.npz"
+    def _dynamics_file(self, epoch: int, kind: str = "epoch") -> Path:
+        return self.path / "dynamics" / f"{kind}-{epoch:05d}.npz"
+
+    def _read_labels(self, name: str) -> RunLabels:
+        path = self.path / name
+        kinds = {"row_ids": "U", "given": "iu", "class_names": "U", "clean": "iu", "planted": "b"}
+        arrays = read_arrays(path, kinds, optional=("clean", "planted"))
+        names = arrays.pop("class_names")
+        check_lengths(path, arrays)
+        return RunLabels(class_names=names, **arrays)
 
     def _read(self, name: str) -> dict[str, Any]:
         content = self._read_if_there(name)

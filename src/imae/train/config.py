@@ -42,6 +42,13 @@ class DataConfig(_Section):
         lt=1,
         description="Part of the given labels held out to choose by; 0 for none.",
     )
+    planted: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.2,
+        description="Part of the training rows that gets a wrong label on purpose, by which an "
+        "audit learns how wrong labels look.",
+    )
     features: str | None = Field(
         default=None, description="Pretrained network whose frozen features replace the images."
     )

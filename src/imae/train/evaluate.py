@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from imae.data import Batches, Split
+from imae.losses.margin import margin
 from imae.models.network import Network
+from imae.records import EpochDynamics
 from imae.train.config import Config
 from imae.train.learner import outputs_of_call
 from imae.train.rows import Prepared
@@ -22,8 +24,31 @@ if TYPE_CHECKING:
 Measures = dict[str, float | None]
 
 
-def evaluate(state: State) -> Measures:
+def held_dynamics(state: State) -> EpochDynamics | None:
+    """What the network predicts of `Prepared.unseen`; all ranks must call it."""
+    if not state.prepared.unseen:
+        return None
+    _take_over_buffers(state)
+
+    def shown(logits: Tensor, target: Tensor) -> Tensor:
+        logits = logits.float()
+        return torch.stack([margin(logits, target), logits.argmax(1).float()], dim=1)
+
+    rows = torch.cat([_predicted(state, split, shown) for split in state.prepared.unseen])
+    margins, predicted = rows.numpy().T
+    return EpochDynamics(
+        margin=margins.copy(),
+        predicted=predicted.astype(np.int32),
+        weight=np.full(len(rows), np.nan, np.float32),
+    )
+
+
+def evaluate(state: State, held: EpochDynamics | None = None) -> Measures:
     """Accuracies of the network as it is, in evaluation mode; all ranks must call it.
+
+    Args:
+        state: The run.
+        held: What `held_dynamics` gave at this step, if it was called, to save a second pass.
 
     Returns:
         ``test_accuracy``, ``validation_accuracy`` (on held-out given labels), ``train_accuracy``
@@ -34,27 +59,35 @@ def evaluate(state: State) -> Measures:
         None where unknown.
     """
     prepared = state.prepared
-    state.ranks.take_over_buffers(state.learner.networks)
-    state.ranks.take_over_buffers(state.network)  # a moving average has buffers of its own
+    _take_over_buffers(state)
 
     def predicted(split: Split | None) -> NDArray[np.int64] | None:
         if split is None:
             return None
-        return _over_rows(
-            state.network,
-            split,
-            lambda logits: logits.argmax(1),
-            ranks=state.ranks,
-            fabric=state.fabric,
-            config=state.config,
-        ).numpy()
+        return _predicted(state, split, lambda logits, _: logits.argmax(1)).numpy()
 
+    validation = prepared.validation
+    if held is None or not prepared.is_held_out or validation is None:
+        held_predicted = predicted(validation)
+    else:
+        held_predicted = held.predicted[: len(validation)].astype(np.int64)
     is_measured = state.config.train.measure_train and prepared.train.clean_labels is not None
     return measures(
         prepared,
         test=predicted(prepared.test),
-        validation=predicted(prepared.validation),
+        validation=held_predicted,
         train=predicted(prepared.train) if is_measured else None,
+    )
+
+
+def _take_over_buffers(state: State) -> None:
+    state.ranks.take_over_buffers(state.learner.networks)
+    state.ranks.take_over_buffers(state.network)  # a moving average has buffers of its own
+
+
+def _predicted(state: State, split: Split, output: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    return _over_rows(
+        state.network, split, output, ranks=state.ranks, fabric=state.fabric, config=state.config
     )
 
 
@@ -72,6 +105,9 @@ def measures(
         split, is_flipped = prepared.train, prepared.is_flipped
         assert is_flipped is not None
         given, intact = train == split.labels, train == split.clean_labels
+        if prepared.is_planted is not None:
+            kept = ~prepared.is_planted
+            given, intact, is_flipped = given[kept], intact[kept], is_flipped[kept]
         noisy, clean, corrected = given[is_flipped], given[~is_flipped], intact[is_flipped]
         hybrid = None if test_hits is None else np.concatenate([test_hits, intact])
     held = prepared.validation
@@ -93,7 +129,7 @@ def predict_logits(
 ) -> Tensor:
     """Logits of every row of a split, shape (N, C), on the CPU; all ranks must call it."""
     ranks.take_over_buffers(network)
-    return _over_rows(network, split, Tensor.float, ranks=ranks, fabric=fabric, config=config)
+    return _over_rows(network, split, _as_they_are, ranks=ranks, fabric=fabric, config=config)
 
 
 def predict_features(
@@ -102,7 +138,11 @@ def predict_features(
     """Input of the last layer for every row of a split, shape (N, E); all ranks must call it."""
     ranks.take_over_buffers(network)
     features = _Features(network)
-    return _over_rows(features, split, Tensor.float, ranks=ranks, fabric=fabric, config=config)
+    return _over_rows(features, split, _as_they_are, ranks=ranks, fabric=fabric, config=config)
+
+
+def _as_they_are(outputs: Tensor, _: Tensor) -> Tensor:
+    return outputs.float()
 
 
 class _Features(nn.Module):
@@ -121,13 +161,13 @@ class _Features(nn.Module):
 def _over_rows(
     network: nn.Module,
     split: Split,
-    output: Callable[[Tensor], Tensor],
+    output: Callable[[Tensor, Tensor], Tensor],
     *,
     ranks: Ranks,
     fabric: "Fabric",
     config: Config,
 ) -> Tensor:
-    """What ``output`` makes of the logits of every row; each rank does its share of them."""
+    """``output`` of the logits and given label of every row; each rank does its share of them."""
     # Rank r has every number-th row from r on. All have as many, for a network whose weights are
     # divided computes on all ranks at once: where the rows do not go round, some get row 0 too.
     rows = np.arange(ranks.rank, len(split), ranks.number)
@@ -146,7 +186,8 @@ def _over_rows(
     )
     with _evaluating(network), fabric.autocast():
         for batch in batches.epoch(0):
-            parts.append(output(network(fabric.to_device(batch.inputs))))
+            logits = network(fabric.to_device(batch.inputs))
+            parts.append(output(logits, batch.target.to(logits.device)))
     if ranks.number == 1:
         return torch.cat(parts).cpu()
     found = torch.cat(parts)

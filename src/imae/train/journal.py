@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from imae.errors import DataError
-from imae.records import RunFolder, RunLabels
+from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.train.checkpoint import load_checkpoint, save_checkpoint, save_tensors
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics
-from imae.train.evaluate import evaluate
+from imae.train.evaluate import evaluate, held_dynamics
 from imae.train.loggers import Logger, build_loggers
 from imae.train.machine import describe as describe_machine
 from imae.train.rows import describe as describe_rows
@@ -57,7 +57,7 @@ class Journal:
             threads = state.config.machine.threads
             assert threads is not None
             self.run.write_env(describe_machine(state.fabric.device, threads))
-            self.run.write_labels(_labels(state))
+            self.run.write_labels(_labels(state), _held_labels(state))
             self.run.write_preparation(describe_rows(state.prepared, state.config.data.features))
             # Last: a folder with a configuration is a run that can be resumed.
             self.run.write_config(state.config.model_dump(mode="json"))
@@ -79,15 +79,26 @@ class Journal:
             self.display.say(line)
             self._progress(state, "running", line)
 
-    def dynamics(self, state: State, epoch: int) -> None:
-        """Writes what the epoch, from 0, has shown of every row, and clears it."""
-        whole = state.ranks.total(state.dynamics.state())
-        if state.is_first:
-            self.run.write_dynamics(epoch + 1, Dynamics.record(whole))
-        state.dynamics.clear()
+    def dynamics(self, state: State, epoch: int) -> EpochDynamics | None:
+        """Writes what the epoch, from 0, has shown of every row, and clears it.
 
-    def evaluation(self, state: State) -> None:
-        """Measures and writes a row of the history; keeps the weights if they are the best."""
+        Returns:
+            What the network predicts of labels that are not trained on, if there are any.
+        """
+        whole = state.ranks.total(state.dynamics.state())
+        held = held_dynamics(state)
+        if state.is_first:
+            self.run.write_dynamics(epoch + 1, Dynamics.record(whole), held)
+        state.dynamics.clear()
+        return held
+
+    def evaluation(self, state: State, held: EpochDynamics | None) -> None:
+        """Measures and writes a row of the history; keeps the weights if they are the best.
+
+        Args:
+            state: The run.
+            held: What `dynamics` returned at this step, if it was called.
+        """
         loss, weight = state.ranks.total(state.loss).tolist()
         state.loss.zero_()
         row: dict[str, Any] = {
@@ -96,7 +107,7 @@ class Journal:
             "seconds": state.elapsed(),
             "learning_rate": state.optimizer.param_groups[0]["lr"],
             "train_loss": loss / weight if weight else None,
-            **evaluate(state),
+            **evaluate(state, held),
         }
         validation = row["validation_accuracy"]
         if validation is not None and validation > state.best_validation:
@@ -205,7 +216,26 @@ def _highest(history: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
 
 def _labels(state: State) -> RunLabels:
     train = state.prepared.train
-    return RunLabels(train.row_ids, train.labels, np.array(train.class_names), train.clean_labels)
+    return RunLabels(
+        train.row_ids,
+        train.labels,
+        np.array(train.class_names),
+        train.clean_labels,
+        state.prepared.is_planted,
+    )
+
+
+def _held_labels(state: State) -> RunLabels | None:
+    parts = state.prepared.unseen
+    if not parts:
+        return None
+    clean = [split.clean_labels for split in parts if split.clean_labels is not None]
+    return RunLabels(
+        np.concatenate([split.row_ids for split in parts]),
+        np.concatenate([split.labels for split in parts]),
+        np.array(parts[0].class_names),
+        np.concatenate(clean) if len(clean) == len(parts) else None,
+    )
 
 
 def _check_same(before: RunLabels, now: RunLabels, run: RunFolder) -> None:

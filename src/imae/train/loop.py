@@ -94,10 +94,9 @@ def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -
     if is_epoch_end:
         state.method.share()
         state.method.end_epoch(epoch)
-    if is_epoch_end or is_last:
-        journal.dynamics(state, epoch)
+    held = journal.dynamics(state, epoch) if is_epoch_end or is_last else None
     if to_evaluate:
-        journal.evaluation(state)
+        journal.evaluation(state, held)
     if to_save:
         journal.checkpoint(state)
     journal.advanced(state)

@@ -1,4 +1,4 @@
-"""Given labels of a split replaced: by noise, or by a file."""
+"""Given labels of a split replaced: by noise, by planted wrong labels, or by a file."""
 
 import math
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from imae._draws import numpy_generator
 from imae.data.assemble import written_ids
 from imae.data.columns import ID_NAMES, LABEL_NAMES, listing, only_column
 from imae.data.split import Split
@@ -59,6 +60,44 @@ def _features(split: Split) -> NDArray[np.float32]:
         rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(split)))
         features[rows] = split.inputs.batch(rows, generator=None).flatten(1).numpy()
     return features
+
+
+def counted_transition(split: Split) -> NDArray[np.float64] | None:
+    """How often each class has each given label, where the truth is known."""
+    if split.clean_labels is None:
+        return None
+    counts = np.zeros((split.num_classes, split.num_classes))
+    np.add.at(counts, (split.clean_labels, split.labels), 1)
+    counts += np.eye(split.num_classes) * (counts.sum(1) == 0)  # a class without a row
+    transition: NDArray[np.float64] = counts / counts.sum(1, keepdims=True)
+    return transition
+
+
+def plant_wrong_labels(split: Split, share: float, seed: int) -> tuple[Split, Split]:
+    """The rows with some labels drawn wrong on purpose, and those rows as they were.
+
+    The rows and their labels, each of another class and all classes equally likely, follow from
+    the seed. True labels, where they are known, stay as they are.
+
+    Args:
+        split: Rows under their given labels.
+        share: Part of the rows to change, in (0, 1).
+        seed: Seed of the draws.
+
+    Raises:
+        ArgumentError: If the share makes less than one row.
+    """
+    number = round(share * len(split))
+    if number == 0:
+        raise ArgumentError(
+            f"data.planted: {share:g} of {len(split)} rows is less than one; take a larger part"
+        )
+    generator = numpy_generator(seed, "planted")
+    rows = np.sort(generator.permutation(len(split))[:number])
+    labels = split.labels.copy()
+    labels[rows] += generator.integers(1, split.num_classes, size=number)
+    labels[rows] %= split.num_classes
+    return replace(split, labels=labels), split.take(rows)
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -26,7 +26,12 @@ from imae.models import PUBLISHED_INPUTS, build, load_weights, pretrained_weight
 from imae.noise import NoisyLabels, parse
 from imae.records import RunFolder
 from imae.train.config import Config
-from imae.train.relabel import corrupt_split, relabel_from_file
+from imae.train.relabel import (
+    corrupt_split,
+    counted_transition,
+    plant_wrong_labels,
+    relabel_from_file,
+)
 
 
 def frozen_features(name: str, *, workers: int = 0) -> Callable[[Split], Split]:
@@ -94,6 +99,8 @@ class Prepared:
         trusted: Rows with labels known to be right, for methods that learn from some.
         transition: Chance of each given label, by true label, shape (C, C), where it is known.
         images: The images that a frozen network made features of, if they are trained on.
+        planted: Rows whose label in ``train`` was drawn wrong, under their given labels.
+        is_held_out: Whether ``validation`` was taken from the training rows of the data.
     """
 
     train: Split
@@ -102,6 +109,20 @@ class Prepared:
     trusted: Split | None = None
     transition: NDArray[np.float64] | None = None
     images: Inputs | None = None
+    planted: Split | None = None
+    is_held_out: bool = False
+
+    @property
+    def unseen(self) -> tuple[Split, ...]:
+        """Training rows of the data under labels that are not trained on: held out, planted."""
+        held = self.validation if self.is_held_out else None
+        return tuple(split for split in (held, self.planted) if split is not None)
+
+    @property
+    def is_planted(self) -> NDArray[np.bool_] | None:
+        """Whether the label of each training row was drawn wrong, shape (N,), if any was."""
+        planted = self.planted
+        return None if planted is None else np.isin(self.train.row_ids, planted.row_ids)
 
     @property
     def is_flipped(self) -> NDArray[np.bool_] | None:
@@ -142,7 +163,7 @@ def prepare(config: Config) -> Prepared:
         data = fit_preparation(data.map_splits(as_features))
     train, validation = data.train, data.validation
     train, validation, trusted = _set_trusted_aside(train, validation, config)
-    counted = transition = _counted_transition(train)
+    counted = transition = counted_transition(train)
     if config.noise is not None:
         corrupt = _noise(config)
         noisy = corrupt(train, config.seed)
@@ -151,11 +172,15 @@ def prepare(config: Config) -> Prepared:
         transition = noisy.transition if counted is None else counted @ noisy.transition
         if validation is not None:
             validation = validation.relabel(corrupt(validation, config.seed + 1).labels)
-    if validation is None and settings.hold_out > 0:
+    is_held_out = validation is None and settings.hold_out > 0
+    if is_held_out:
         train, validation = hold_out(train, settings.hold_out, config.seed)
     if train.weights is not None and not train.weights.any():
         raise DataError(f"{settings.name}: all rows to train on have weight 0")
-    return Prepared(train, validation, data.test, trusted, transition, images)
+    share = settings.planted
+    train, planted = plant_wrong_labels(train, share, config.seed) if share else (train, None)
+    parts = (train, validation, data.test, trusted)
+    return Prepared(*parts, transition, images, planted, is_held_out)
 
 
 def _sampled(train: Split, rows: int, seed: int) -> Split:
@@ -211,17 +236,6 @@ def _noise(config: Config) -> Callable[[Split, int], NoisyLabels]:
     return lambda split, seed: corrupt_split(
         split, spec, seed=seed, mapping=config.noise_map, exact=config.noise_exact
     )
-
-
-def _counted_transition(train: Split) -> NDArray[np.float64] | None:
-    """How often each class has each given label, where the truth is known."""
-    if train.clean_labels is None:
-        return None
-    counts = np.zeros((train.num_classes, train.num_classes))
-    np.add.at(counts, (train.clean_labels, train.labels), 1)
-    counts += np.eye(train.num_classes) * (counts.sum(1) == 0)  # a class without a row
-    transition: NDArray[np.float64] = counts / counts.sum(1, keepdims=True)
-    return transition
 
 
 @dataclass(frozen=True, eq=False)
