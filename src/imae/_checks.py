@@ -19,7 +19,7 @@ def check_interval(
     """Raises unless ``value`` is a finite number between ``low`` and ``high``.
 
     Raises:
-        ArgumentError: If the value lies outside, is infinite, NaN or no number.
+        ArgumentError: If the value is outside, infinite, NaN or not a number.
     """
     if isinstance(value, bool | str | bytes) or not isinstance(value, SupportsFloat):
         raise ArgumentError(f"{name} must be a number, got {value!r}")

@@ -1,6 +1,8 @@
 """Catalogs: frozen entries that the factory, the listing, the docs and the tests all read."""
 
 import difflib
+import importlib
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -8,6 +10,30 @@ from typing import Any, Generic, TypeVar
 from imae.errors import ArgumentError
 
 Built = TypeVar("Built")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A function or class that is imported when it is called, so that listing it costs nothing.
+
+    Args:
+        path: Where it is: ``package.module:name``.
+
+    Examples:
+        >>> Imported("math:sqrt")(9.0)
+        3.0
+    """
+
+    path: str
+
+    def find(self) -> Callable[..., Any]:
+        """The function or class itself."""
+        module, _, name = self.path.partition(":")
+        found: Callable[..., Any] = operator.attrgetter(name)(importlib.import_module(module))
+        return found
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.find()(*arguments, **options)
 
 
 @dataclass(frozen=True)
@@ -30,7 +56,7 @@ class Entry(Generic[Built]):
 
 
 class Catalog(Generic[Built]):
-    """An ordered set of entries of one kind; a name can stand in it only once.
+    """An ordered set of entries of one kind, each under its own name.
 
     Args:
         kind: What the entries are, for messages: ``"loss"``.

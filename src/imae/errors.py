@@ -5,7 +5,7 @@ from types import ModuleType
 
 
 class ImaeError(Exception):
-    """Base of every error that the user, not the program, can mend."""
+    """Base of every error that the user, not the program, can fix."""
 
 
 class ArgumentError(ImaeError, ValueError):

@@ -132,7 +132,7 @@ def test_a_doubled_name_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         for _ in range(2):
             archive.writestr("x.npy", packed(np.arange(3)))
-    with pytest.raises(DataError, match="array 'x' stands twice"):
+    with pytest.raises(DataError, match="array 'x' is in the file twice"):
         read_npz(tmp_path / "x.npz", ["x"])
 
 
@@ -162,7 +162,7 @@ def test_traps_are_told_by_size_and_ratio(packed_bytes, unpacked, allowed):
     if allowed:
         check_unpacked(packed_bytes, unpacked, where="x")
     else:
-        with pytest.raises(DataError, match="refused as a trap"):
+        with pytest.raises(DataError, match="refused"):
             check_unpacked(packed_bytes, unpacked, where="x")
 
 
@@ -182,7 +182,7 @@ def test_packings_that_unpack_without_a_bound_are_refused(tmp_path, packing):
     )
     path.write_bytes(path.read_bytes().replace(true, claimed))
     tracemalloc.start()
-    with pytest.raises(DataError, match="array 'x': is packed in a way that numpy does not use"):
+    with pytest.raises(DataError, match="array 'x': is compressed in a way"):
         read_npz(path, ["x"])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -110,7 +110,7 @@ def test_ids_may_be_anything_that_can_be_told_apart():
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (["a", "b", "a"], "row id 'a' stands twice, in rows 0 and 2"),
+        (["a", "b", "a"], "row id 'a' appears twice, in rows 0 and 2"),
         (["a", " "], "row 1 .* has no id"),
         (["a", "x" * 513], "row 1 .* id of 513 characters"),
         (["a", "a\0"], "row 1 .* no NUL"),

@@ -18,7 +18,7 @@ import pytest
 
 from imae.data.batches import Batches
 from imae.data.images import ArrayImages
-from imae.data.load import LAYOUTS, load
+from imae.data.loading import LAYOUTS, load
 from imae.errors import ArgumentError, DataError
 
 X = np.eye(4, dtype=np.float32)
@@ -346,8 +346,8 @@ BAD = {
     "npz of 0 bytes": (table("", "set.npz"), r"set\.npz: is damaged"),
     "npz that is text": (table("hello", "set.npz"), r"set\.npz: is damaged"),
     "npz with a flipped bit": (flipped_npz, r"set\.npz, array 'x': is damaged"),
-    "npz bomb": (bomb_npz, r"set\.npz, array 'x': would unpack .* trap"),
-    "npz of another packing": (other_packing_npz, r"set\.npz, array 'x': is packed in a way"),
+    "npz bomb": (bomb_npz, r"set\.npz, array 'x': would unpack .* refused"),
+    "npz of another packing": (other_packing_npz, r"set\.npz, array 'x': is compressed in a way"),
     "npz header of 10^9 rows": (header_npz, r"set\.npz, array 'x': shape .* 64 are there"),
     "npz of objects": (pickled_npz, r"set\.npz, array 'x': holds Python objects"),
     "npz that is a pickle": (bare_pickle, r"set\.npz: is damaged"),
@@ -364,14 +364,14 @@ BAD = {
     "npz nan": (lambda f: npz(f, x=X * np.nan, y=Y), r"row 0 .* holds nan"),
     "npz doubled ids": (
         lambda f: npz(f, x=X, y=Y, row_ids=np.array(list("abca"))),
-        r"row id 'a' stands twice, in rows 0 and 3",
+        r"row id 'a' appears twice, in rows 0 and 3",
     ),
     "npz float images": (lambda f: npz(f, x=np.zeros((4, 8, 8)), y=Y), r"images must be uint8"),
     "npz of five dimensions": (
         lambda f: npz(f, x=np.zeros((4, 1, 1, 1, 1), np.uint8), y=Y),
         r"inputs of shape \(4, 1, 1, 1, 1\)",
     ),
-    "npz of no features": (lambda f: npz(f, x=X[:, :0], y=Y), r"shape \(4, 0\) hold no feature"),
+    "npz of no features": (lambda f: npz(f, x=X[:, :0], y=Y), r"shape \(4, 0\) have no features"),
     "npz of no rows": (lambda f: npz(f, x=X[:0], y=Y[:0]), r"no rows to train on"),
     "npy cut": (
         lambda f: (write(f, "y.npy", npy(Y)), cut(write(f, "x.npy", npy(X)), 150))[1],
@@ -398,12 +398,12 @@ BAD = {
         lambda f: parquet(f, a=["u", "v"], label=["x", "y"]),
         r"set\.parquet: column 'a' holds string, not numbers, from row 0",
     ),
-    "parquet of one text, often": (repeated_text_parquet, r"set\.parquet: would unpack .* trap"),
+    "parquet of one text, often": (repeated_text_parquet, r"set\.parquet: would unpack .* refused"),
     "parquet of lists": (
         lambda f: parquet(f, a=[[1.0], [2.0]], label=["x", "y"]),
         r"set\.parquet: column 'a' holds list",
     ),
-    "parquet of too many rows": (many_rows_parquet, r"set\.parquet: would unpack .* trap"),
+    "parquet of too many rows": (many_rows_parquet, r"set\.parquet: would unpack .* refused"),
     "csv of 0 bytes": (table(""), r"set\.csv: is empty"),
     "csv of a header alone": (table("a,label\n"), r"set\.csv: has a header and no rows"),
     "csv cut in a row": (table("a,b,label\n1,2,x\n3,4"), r"set\.csv: line 3 has 2 cells"),
@@ -420,7 +420,7 @@ BAD = {
     "csv nan": (table("a,label\n1,x\nnan,y\n"), r"set\.csv: line 3, column 'a' is nan"),
     "csv infinity": (table("a,label\n1e999,x\n2,y\n"), r"set\.csv: line 2, column 'a' is inf"),
     "csv word for a number": (table("a,label\none,x\n"), r"set\.csv: line 2, column 'a': 'one'"),
-    "csv doubled ids": (table("id,a,label\np,1,x\np,2,y\n"), r"row id 'p' stands twice"),
+    "csv doubled ids": (table("id,a,label\np,1,x\np,2,y\n"), r"row id 'p' appears twice"),
     "csv missing id": (table("id,a,label\np,1,x\n,2,y\n"), r"set\.csv: row 1 .* has no id"),
     "csv endless id": (
         table(f"id,a,label\np,1,x\n{'q' * 10_000},2,y\n"),
@@ -453,7 +453,7 @@ BAD = {
     "list of a missing image": (listing("cat/0.jpg", "cat/x.jpg"), r"set: row 'cat/x\.jpg': "),
     "list of a pipe": (piped_listing, r"set: row 'pipe\.jpg': .* no ordinary file"),
     "list of a folder": (listing("cat/0.jpg", "dog"), r"set: row 'dog': .* no ordinary file"),
-    "list with a doubled path": (listing("cat/0.jpg", "cat/0.jpg"), r"stands twice"),
+    "list with a doubled path": (listing("cat/0.jpg", "cat/0.jpg"), r"appears twice"),
     "list with an empty path": (listing("cat/0.jpg", " "), r"set\.csv: row 1 .* no usable path"),
     "image cut": (spoilt("cat/1.jpg", None), r"cat/1\.jpg: cannot be read as an image"),
     "image of 0 bytes": (spoilt("cat/1.jpg", b""), r"cat/1\.jpg: is empty"),

@@ -65,25 +65,25 @@ def test_a_cut_file_is_refused(tmp_path, keep):
     assert "\n" not in str(caught.value)
 
 
-def test_many_rows_in_few_bytes_are_a_trap(tmp_path):
+def test_many_rows_in_few_bytes_are_refused(tmp_path):
     path = tmp_path / "x.parquet"
     schema = pyarrow.schema([("x", pyarrow.int64())])
     block = pyarrow.table({"x": np.zeros(2**20, np.int64)}, schema=schema)
     with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         for _ in range(40):
             writer.write_table(block)
-    with pytest.raises(DataError, match="refused as a trap"):
+    with pytest.raises(DataError, match="refused"):
         ParquetFile(path).read([], ["x"])
 
 
 @pytest.mark.parametrize("is_dictionary", [False, True])
 @pytest.mark.parametrize("as_value", [True, False])
-def test_a_long_text_repeated_in_few_bytes_is_a_trap(tmp_path, as_value, is_dictionary):
+def test_a_long_text_repeated_in_few_bytes_is_refused(tmp_path, as_value, is_dictionary):
     words = pyarrow.DictionaryArray.from_arrays(np.zeros(600, np.int32), ["a" * 2**20])
     path = tmp_path / "x.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": words}), path, store_schema=is_dictionary)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(DataError, match="refused as a trap"):
+    with pytest.raises(DataError, match="refused"):
         ParquetFile(path).read(*(["text"], [])[:: 1 if as_value else -1])
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100 * 1024
 

@@ -23,7 +23,7 @@ def test_split_knows_its_length_and_classes(table_split):
         ({"labels": np.array([0, -1, 1])}, "'row 1' has label -1"),
         ({"labels": np.array([0, 1, 1], dtype=np.int32)}, "must be int64"),
         ({"clean_labels": np.array([0, 1, 5])}, "clean labels: row 'row 2' has label 5"),
-        ({"row_ids": np.array(["a", "b", "a"])}, "'a' stands 2 times"),
+        ({"row_ids": np.array(["a", "b", "a"])}, "'a' appears 2 times"),
         ({"row_ids": np.array(["a"])}, "row ids of shape"),
         ({"weights": np.array([1, -0.5, 1], np.float32)}, "'row 1' must be finite"),
         ({"weights": np.array([1, 1, np.nan], np.float32)}, "'row 2' must be finite"),

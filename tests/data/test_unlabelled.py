@@ -174,7 +174,7 @@ def test_a_known_set_gives_its_test_rows_in_the_training_scale():
         ("new.csv", "age,height\n1,tall\n", "line 2, column 'height': 'tall' is not a number"),
         ("new.csv", "age,height\n1,1\n1,3e38\n", "row '1', column 'height': 3e.38 is too far"),
         ("new.csv", "row_id,id,age,height\n1,1,1,1\n", "both row_id and id"),
-        ("new.csv", "id,age,height\na,1,1\na,1,1\n", "row id 'a' stands twice"),
+        ("new.csv", "id,age,height\na,1,1\na,1,1\n", "row id 'a' appears twice"),
         ("new.npy", np.zeros((2, 3)), r"features of shape \(3,\); .* features of shape \(2,\)"),
         ("new.npy", np.zeros((2, 4, 4), np.uint8), r"holds images of shape \(1, 4, 4\)"),
         ("new.npy", np.zeros((0, 2)), "holds no rows"),

@@ -224,7 +224,7 @@ def test_other_files_are_refused(path, content):
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (["a", "b", "c", "d", "a"], "row id 'a' stands twice"),
+        (["a", "b", "c", "d", "a"], "row id 'a' appears twice"),
         (["a", "b", "c", "d", "e\0"], "cannot be written as text"),
         (["a", "b", "c", "d", "\ud800"], "cannot be written as text"),
         (["a", "b", "c", "d", "e\udfff"], "cannot be written as text"),

@@ -95,7 +95,7 @@ ALL = "row_id,label\na,cat\nb,cat\nc,cat\nd,cat\n"
     [
         (ALL.replace("b,cat\n", ""), r"no label for training row 'b' \(1 of 4 rows"),
         (ALL + "e,cat\nf,cat\n", r"row 'e' is not a training row \(2 of 6 are unknown\)"),
-        (ALL + "a,cat\n", "row id 'a' stands twice"),
+        (ALL + "a,cat\n", "row id 'a' appears twice"),
         (ALL.replace("c,cat", "c,cow"), r"row 'c': label 'cow' is none of the classes \('cat'"),
         (ALL.replace("c,cat", "c,"), "row 'c': label '' is none of the classes"),
         (ALL.replace("c,cat", "c,3"), "row 'c': label '3' is none of the classes"),

@@ -33,7 +33,7 @@ class Columns:
         row_ids: N ids.
         clean_labels: N true labels as they were written, if there are any.
         weights: N weights, if there are any.
-        are_names: Whether the labels are names as they stand; see ``LabelColumn``.
+        are_names: Whether the labels are names; see ``LabelColumn``.
     """
 
     source: str
@@ -45,7 +45,7 @@ class Columns:
     are_names: bool = False
 
     def take(self, rows: NDArray[np.int64]) -> "Columns":
-        """The rows at these positions alone."""
+        """The rows at these positions."""
         clean = self.clean_labels
         return Columns(
             source=self.source,
@@ -72,7 +72,7 @@ def assemble(
 
     Raises:
         DataError: If there are no training rows, a column has another length, a label or weight is
-            wrong, or a row id stands twice.
+            wrong, or a row id appears twice.
     """
     first = next(iter(parts.values()))
     if "train" not in parts or len(parts["train"].inputs) == 0:
@@ -128,7 +128,7 @@ def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
     """Ids of rows as their source gives them, checked.
 
     Raises:
-        DataError: If an id is blank, overlong, no UTF-8 text, holds a NUL or stands twice.
+        DataError: If an id is blank, overlong, no UTF-8 text, holds a NUL or appears twice.
     """
     seen: dict[str, int] = {}
     for row, row_id in enumerate(ids):
@@ -146,7 +146,7 @@ def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
             )
         if row_id in seen:
             raise DataError(
-                f"{source}: row id {row_id!r} stands twice, in rows {seen[row_id]} and {row} "
+                f"{source}: row id {row_id!r} appears twice, in rows {seen[row_id]} and {row} "
                 f"(counted from 0)"
             )
         seen[row_id] = row

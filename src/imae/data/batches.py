@@ -51,7 +51,7 @@ class Batches:
         seed: Seed of the order and of the augmentation.
         shuffle: Whether each epoch has an order of its own, or all have the split's.
         augment: Whether images are cropped and mirrored at random.
-        drop_last: Whether a last batch that is not full is left out.
+        drop_last: Whether a last batch that is not full is skipped.
         workers: Processes that read and decode ahead; 0 does it in this one. They help with
             images on disk. Arrays in memory are quicker without.
         rank: Number of this process among those that train together.
@@ -119,7 +119,7 @@ class Batches:
 
         Args:
             epoch: Number of the epoch, from 0.
-            start_step: Batches of this epoch to leave out, for a run that goes on in its middle.
+            start_step: Batches of this epoch to skip, for a run that is resumed in its middle.
 
         Raises:
             ArgumentError: If a number is negative or the epoch has no such step.
@@ -149,7 +149,7 @@ class Batches:
             batch_size=None,
             sampler=steps,
             num_workers=self._workers,
-            worker_init_fn=_leave_stopping_to_the_run,
+            worker_init_fn=_ignore_interrupts,
             # Seeds the workers' global generators, which a user's own data set may draw from.
             generator=torch_generator(self._seed, "workers", epoch),
         )
@@ -189,6 +189,6 @@ class _Shares(Dataset[Tensor | ImaeError]):
             return error
 
 
-def _leave_stopping_to_the_run(worker: int) -> None:  # noqa: ARG001
+def _ignore_interrupts(worker: int) -> None:  # noqa: ARG001
     # Ctrl-C in a terminal reaches the workers too; the run still needs what they read.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

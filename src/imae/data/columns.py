@@ -55,7 +55,7 @@ class ColumnFile(ABC):
 
 
 def first_unfit(numbers: NDArray[Any]) -> int | None:
-    """Where the first number stands that is NaN, infinite or too large for float32, if any does.
+    """Position of the first number that is NaN, infinite or too large for float32, if any is.
 
     Examples:
         >>> first_unfit(np.array([1.0, 1e300]))
@@ -122,7 +122,7 @@ def find_roles(
     given = [label_column, path_column, text_column, *(feature_columns or ())]
     for name in given:
         if name is not None:
-            _check_there(file, name)
+            _check_column_exists(file, name)
     free = [name for name in file.names if name not in given]
     label = label_column or only_column(file, free, LABEL_NAMES)
     if label is None:
@@ -157,7 +157,7 @@ def find_roles(
     return Roles(label=label, path=path, text=text, features=features, **others)
 
 
-def _check_there(file: ColumnFile, name: object) -> None:
+def _check_column_exists(file: ColumnFile, name: object) -> None:
     if not isinstance(name, str):
         raise ArgumentError(f"columns are asked for by name, got {name!r}")
     if name not in file.names:
@@ -171,7 +171,7 @@ def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> 
 
     Args:
         file: The file, for messages.
-        free: Columns of the file that are not spoken for.
+        free: Columns of the file that have no other meaning.
         names: Names that the column may have.
 
     Raises:

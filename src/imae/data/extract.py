@@ -36,7 +36,7 @@ def extract_features(
 
     The features are kept in ``cache`` under a hash of the name, the content of all rows and their
     preparation: the same files are never run twice, and a changed file is never taken for the old
-    one. A damaged file in the cache is computed anew.
+    one. A damaged file in the cache is computed again.
 
     Args:
         split: Rows whose plain inputs, as in evaluation, the network sees.

@@ -77,7 +77,7 @@ class Table(Inputs):
         return gathered
 
     def take(self, rows: NDArray[np.int64]) -> "Table":
-        """The rows at these positions alone."""
+        """The rows at these positions."""
         return replace(self, values=self.values[rows])
 
     def content_hash(self) -> str:
@@ -137,7 +137,7 @@ class HashedText(Inputs):
         return gathered
 
     def take(self, rows: NDArray[np.int64]) -> "HashedText":
-        """The rows at these positions alone."""
+        """The rows at these positions."""
         entries, lengths = self._entries(rows)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         return HashedText(starts, self.features[entries], self.values[entries], self.num_features)

@@ -129,20 +129,20 @@ def load_image_folder(
     """The images of a folder that has one folder for each class.
 
     If all folders in it are called train, validation (or val, valid, dev) or test, the class
-    folders are looked for inside those. Images may lie deeper in a class folder; hidden files,
-    files that are no images and links to further folders are left out. A row's id is its path
+    folders are looked for inside those. Images may be deeper in a class folder; hidden files,
+    files that are not images and links to other folders are skipped. A row's id is its path
     below ``path``.
 
     Args:
         path: The folder.
-        root: Folder that no image may lie outside of, if links lead out of ``path``.
+        root: Folder that all images must be in, if links lead out of ``path``.
         resize: Side of the square that an image is warped to.
         crop: Side of the square that is cut out of it.
         flip: Whether half of the images are mirrored in training.
 
     Raises:
         DataError: If a class folder holds no image, there are fewer than two, folders of splits
-            lie beside others, a folder cannot be listed, or a link leads out.
+            are mixed with others, a folder cannot be listed, or a link leads out.
     """
     folders = _folders(path)
     if not folders:
@@ -174,7 +174,7 @@ def load_image_folder(
 
 
 def _check_classes(path: Path, named: Sequence[str], folders: Sequence[str]) -> None:
-    """Raises if folders of splits lie beside others: train alone may be a class of vehicles."""
+    """Raises if folders of splits are mixed with others; train may be a class of vehicles."""
     if len({SPLIT_NAMES[name.lower()] for name in named}) > 1:
         others = [name for name in folders if name not in named]
         raise DataError(

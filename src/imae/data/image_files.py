@@ -96,7 +96,7 @@ class ImageFiles(Inputs):
         return normalise(gathered.permute(0, 3, 1, 2), self.mean, self.std)
 
     def take(self, rows: NDArray[np.int64]) -> "ImageFiles":
-        """The images at these positions alone."""
+        """The images at these positions."""
         return replace(self, names=tuple(self.names[row] for row in rows))
 
     def content_hash(self) -> str:
@@ -180,8 +180,8 @@ def confined_names(root: Path, names: Sequence[str], *, source: str) -> tuple[st
     """Path of every file below the root, with forward slashes and all links followed.
 
     Args:
-        root: Folder that no file may lie outside of.
-        names: Files, relative to the root; an absolute name is fine if it lies inside.
+        root: Folder that all files must be in.
+        names: Files, relative to the root; an absolute name is fine if it is inside.
         source: File that names them, for messages.
 
     Raises:

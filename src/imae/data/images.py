@@ -79,7 +79,7 @@ class ArrayImages(Inputs):
         return normalise(gathered, self.mean, self.std)
 
     def take(self, rows: NDArray[np.int64]) -> "ArrayImages":
-        """The images at these positions alone."""
+        """The images at these positions."""
         return replace(self, pixels=self.pixels[rows])
 
     def content_hash(self) -> str:

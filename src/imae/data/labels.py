@@ -13,14 +13,14 @@ from imae.errors import DataError
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """Labels as they stand in a source, and how to name a row of it in a message.
+    """Labels as they are in a source, and how to name a row of it in a message.
 
     Args:
         source: File or folder they come from.
         row_ids: Id of every row, shape (N,).
         values: N names or whole numbers; None, NaN and blank mean that the label is missing.
-        are_names: Whether the values are names as they stand, such as those of folders, so that
-            neither ``nan`` nor a blank at the end means anything.
+        are_names: Whether the values are names, such as those of folders, in which neither ``nan``
+            nor a blank at the end has a meaning.
     """
 
     source: str

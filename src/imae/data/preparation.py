@@ -20,7 +20,7 @@ from imae.errors import DataError
 
 
 def fit_preparation(data: Data) -> Data:
-    """The data with its numbers brought to one scale by statistics of the training rows only.
+    """The data with its numbers standardised by statistics of the training rows.
 
     Features get mean 0 and deviation 1 in training; images in memory get the channel means and
     deviations of the training images. Other inputs come back as they are.

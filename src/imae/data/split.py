@@ -54,7 +54,7 @@ class Inputs(ABC):
 
     @abstractmethod
     def take(self, rows: NDArray[np.int64]) -> "Inputs":
-        """The inputs at these positions alone, in this order."""
+        """The inputs at these positions, in this order."""
 
     @abstractmethod
     def content_hash(self) -> str:
@@ -74,7 +74,7 @@ class Split:
         weights: Weight of each row, shape (N,), not negative.
 
     Raises:
-        DataError: If lengths differ, a label is out of range or a row id stands twice.
+        DataError: If lengths differ, a label is out of range or a row id appears twice.
     """
 
     inputs: Inputs
@@ -100,7 +100,7 @@ class Split:
             _check_weights(self.weights, self.row_ids)
         ids, counts = np.unique(self.row_ids, return_counts=True)
         if len(ids) != len(self.row_ids):
-            raise DataError(f"row id {str(ids[counts.argmax()])!r} stands {counts.max()} times")
+            raise DataError(f"row id {str(ids[counts.argmax()])!r} appears {counts.max()} times")
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -116,7 +116,7 @@ class Split:
         return replace(self, labels=labels, clean_labels=clean)
 
     def take(self, rows: NDArray[np.int64]) -> "Split":
-        """The rows at these positions alone, in this order, under the ids they have."""
+        """The rows at these positions, in this order, under the ids they have."""
         return replace(
             self,
             inputs=self.inputs.take(rows),

@@ -31,7 +31,7 @@ def load_manifest(
 ) -> Data:
     """The data that a CSV or Parquet file lists.
 
-    The label stands in the column ``label`` (or ``labels``, ``target``, ``y``). The inputs are the
+    The label is in the column ``label`` (or ``labels``, ``target``, ``y``). The inputs are the
     images named in a column ``path``, or the texts in a column ``text``, or else all other
     columns, which must be numbers. Optional columns: ``row_id`` or ``id``, ``clean_label``,
     ``split`` and ``weight``. Without ids a row is called by its path, or by its position from 0.

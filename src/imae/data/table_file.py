@@ -81,7 +81,7 @@ class CsvFile(ColumnFile):
             except ValueError:
                 raise DataError(
                     f"{self.path}: line {lines[row]}, column {name!r}: {cell[:80]!r} is not a "
-                    f"number; mend it or leave the column out with feature_columns"
+                    f"number; correct it or leave the column out with feature_columns"
                 ) from None
         wrong = first_unfit(numbers)
         if wrong is not None:
@@ -164,7 +164,7 @@ class ParquetFile(ColumnFile):
         texts = [name for name in wanted if _is_text(self._types[name])]
         library = import_extra("pyarrow.parquet", extra="data")
         try:
-            # A text that is repeated stands once in the file, and so it must in memory.
+            # A repeated text is stored once in the file, and must be in memory.
             table = library.read_table(
                 self.path, columns=wanted, partitioning=None, read_dictionary=texts
             )

@@ -68,7 +68,7 @@ class DatasetInputs(Inputs):
         return gathered.to(torch.float32)
 
     def take(self, rows: NDArray[np.int64]) -> "DatasetInputs":
-        """The rows at these positions alone."""
+        """The rows at these positions."""
         return DatasetInputs(self.dataset, self.rows[rows])
 
     def content_hash(self) -> str:

@@ -17,7 +17,7 @@ from imae.data.features import HashedText, Table, hash_text
 from imae.data.folder import check_present, images_below
 from imae.data.image_files import ImageFiles, confined_names, read_into_memory
 from imae.data.images import ArrayImages
-from imae.data.load import existing_path, layout_of, load
+from imae.data.loading import existing_path, layout_of, load
 from imae.data.preparation import standardise
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data, Inputs, Split
@@ -71,8 +71,8 @@ def load_unlabelled(
             array, a tensor, a data frame or a torch data set.
         like: The inputs that were trained on, or ``without_rows`` of how they were prepared.
         options: Options that they were loaded with.
-        root: For a known set the folder its files lie in. For a path the folder that no image may
-            lie outside of.
+        root: For a known set the folder of its files. For a path the folder that all images
+            must be in.
 
     Raises:
         DataError: If the rows cannot be read, or are not of the kind and shape trained on.
@@ -130,7 +130,7 @@ def _read(path: Path, like: Inputs, options: Mapping[str, Any], root: Path | Non
         names = images_below(path)
         if not names:
             raise DataError(f"{path}: holds no image")
-        # Resolved before the root's, as a link may stand above both.
+        # Resolved before the root's, as a link may be above both.
         absolute = [str(path.resolve() / name) for name in names]
         base = path if root is None else root
         files = ImageFiles(base, confined_names(base, absolute, source=str(path)))

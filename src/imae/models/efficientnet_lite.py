@@ -38,7 +38,7 @@ class EfficientNetLite(Network):
     """EfficientNet without squeeze-and-excitation and with ReLU6: fast features on a CPU.
 
     The published weights expect 224, 240 and 260 pixels for sizes 0, 1 and 2, and inputs of
-    (pixel - 127) / 128. The dropout and the dropped blocks of the original training are left out:
+    (pixel - 127) / 128. The dropout and the dropped blocks of the original training are omitted:
     here the network gives features, or is tuned for a short time.
 
     Args:

@@ -104,7 +104,7 @@ class CustomNetwork(Network):
     def __init__(self, module: nn.Module, *, num_classes: int) -> None:
         super().__init__()
         self.module = module
-        # Its name and not the layer, which would stand in the state dict a second time.
+        # Its name and not the layer, which would be in the state dict a second time.
         self._classifier_name: str | None = None
         for name, layer in module.named_modules():
             if isinstance(layer, nn.Linear) and layer.out_features == num_classes:
@@ -203,7 +203,7 @@ def _import_function(path: str) -> Callable[..., Any]:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ArgumentError(
             f"model {path!r}: cannot import {module_name!r} ({reason}); it must be installed or "
-            "lie in a folder named in PYTHONPATH"
+            "in a folder named in PYTHONPATH"
         ) from error
     if not callable(function):
         raise ArgumentError(f"model {path!r}: {module_name!r} has no function {name!r}")

@@ -95,7 +95,7 @@ _EXPANSION = 4
 class ResNet50(Network):
     """ResNet-50 with torchvision's names and shapes, so that its published weights load.
 
-    As in torchvision, the stride of a shrinking block lies in the 3 x 3 convolution, not in the
+    As in torchvision, the stride of a shrinking block is in the 3 x 3 convolution, not in the
     first 1 x 1 ("version 1.5"); with the paper's placement the same weights give other outputs.
 
     Args:

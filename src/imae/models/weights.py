@@ -73,7 +73,7 @@ def load_weights(network: nn.Module, path: str | os.PathLike[str]) -> WeightsRep
     """Fills a network with the tensors of a file, and reports which did not fit.
 
     Reads safetensors (by the ending ``.safetensors``) and checkpoints of ``torch.save`` that hold
-    tensors alone; no code of a file ever runs. A state dict may lie under ``state_dict`` or
+    nothing but tensors; no code of a file ever runs. A state dict may be under ``state_dict`` or
     ``model``, and its names may start with ``module.``. Tensors of another shape, such as the
     last layer of a network for other classes, are skipped.
 

@@ -52,7 +52,7 @@ KINDS: Catalog[Corruption] = Catalog(
         Entry(
             "uniform",
             partial(partial, uniform),
-            "drawn anew from all classes, the right one among them",
+            "drawn again from all classes, the right one included",
             'Zhang et al., "Understanding deep learning requires rethinking generalization", '
             "ICLR 2017",
             {"exact": False},
@@ -147,7 +147,7 @@ def parse_mapping(text: str, class_names: Sequence[str]) -> dict[int, int]:
     """The class-to-class map that a text names.
 
     Args:
-        text: ``FROM:TO,FROM:TO``. A class stands for itself by its name or, where no class has
+        text: ``FROM:TO,FROM:TO``. A class is given by its name or, where no class has
             that name, by its number: ``"truck:automobile,2:0"``.
         class_names: Names of the classes in label order.
 
@@ -188,8 +188,8 @@ def apply(
         num_classes: Number of classes C.
         seed: Seed of every draw.
         exact: Change exactly the asked part of the rows; not for ``instance_dependent``.
-        mapping: From class to class, for ``pairs`` alone.
-        features: Shape (N, ...), for ``instance_dependent`` alone.
+        mapping: From class to class, only for ``pairs``.
+        features: Shape (N, ...), only for ``instance_dependent``.
 
     Raises:
         ArgumentError: If the kind is unknown, lacks what it needs or does not take what it

@@ -83,7 +83,7 @@ def estimate_transition(probabilities: ArrayOrTensor, labels: ArrayOrTensor) -> 
         joint[j, i]      = count[j, i] / sum_i count[j, i] * rows labelled j
         transition[i, j] = joint[j, i] / sum_j joint[j, i]
 
-    The model must not have learned these very labels by heart: take probabilities of held-out
+    The model must not have memorised these labels: take probabilities of held-out
     rows (cross-validation) or of a model that resists wrong labels. A class that is nowhere
     the likely one keeps its labels.
 
@@ -122,12 +122,12 @@ def estimate_transition_from_anchors(
 ) -> NDArray[np.float64]:
     """The transition matrix, read off one row for each class.
 
-        transition[i] = probabilities of the row that stands at ``quantile`` by class i
+        transition[i] = probabilities of the row at ``quantile`` by class i
 
     Of rows with equal probabilities of class i, the first is taken.
     The model must have learned the *given* labels and be calibrated: its probabilities for a row
     that surely is of class i then are the chances of each given label. A quantile of 1 takes the
-    surest row; a little less keeps out rows that were learned by heart.
+    surest row; a little less excludes rows that were memorised.
 
     Args:
         probabilities: Of the given labels, shape (N, C), rows sum to one.

@@ -86,7 +86,7 @@ def write_manifest(
     Raises:
         ArgumentError: If the lengths differ, ``clean`` is not what the noise started from, or
             the kind is not one word.
-        DataError: If a row id stands twice or cannot be written as text.
+        DataError: If a row id appears twice or cannot be written as text.
 
     Examples:
         >>> import tempfile
@@ -201,7 +201,7 @@ def _check_ids(row_ids: list[str]) -> None:
     seen: set[str] = set()
     for row_id in row_ids:
         if row_id in seen:
-            raise DataError(f"row id {row_id!r} stands twice; give every row its own")
+            raise DataError(f"row id {row_id!r} appears twice; give every row its own")
         seen.add(row_id)
         if "\0" in row_id or any("\ud800" <= character <= "\udfff" for character in row_id):
             raise DataError(f"row id {row_id!r} cannot be written as text; rename the row")

@@ -1,16 +1,19 @@
 """What every kind of noise takes and returns."""
 
+import sys
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from imae._checks import check_integer
 from imae.errors import ArgumentError
 
-ArrayOrTensor: TypeAlias = ArrayLike | torch.Tensor
+if TYPE_CHECKING:
+    import torch
+
+ArrayOrTensor: TypeAlias = Union[ArrayLike, "torch.Tensor"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +83,16 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
         ArgumentError: If they have no common shape.
 
     Examples:
-        >>> as_array("values", torch.tensor([1, 2]))
+        >>> as_array("values", [1, 2])
         array([1, 2])
     """
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-        if values.dtype is torch.bfloat16:
-            values = values.float()  # numpy has no such type
+    if "torch" in sys.modules:  # else it cannot be a tensor, and numpy is enough
+        import torch
+
+        if isinstance(values, torch.Tensor):
+            values = values.detach().cpu()
+            if values.dtype is torch.bfloat16:
+                values = values.float()  # numpy has no such type
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:

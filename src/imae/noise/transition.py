@@ -159,7 +159,7 @@ def symmetric(
 def uniform(
     labels: ArrayOrTensor, *, rate: float, num_classes: int, seed: int, exact: bool = False
 ) -> NoisyLabels:
-    """Labels drawn anew from all classes, the clean one among them.
+    """Labels drawn again from all classes, the clean one included.
 
         P(given = j | clean = i) = 1 - rate + rate / C    if i == j
                                    rate / C               otherwise
@@ -168,10 +168,10 @@ def uniform(
 
     Args:
         labels: Clean labels, shape (N,), integers in [0, C).
-        rate: Probability in [0, 1) that a label is drawn anew.
+        rate: Probability in [0, 1) that a label is drawn again.
         num_classes: Number of classes C, at least 2.
         seed: Seed of every draw.
-        exact: Draw ``round(rate * N)`` labels anew, no more and no fewer.
+        exact: Draw exactly ``round(rate * N)`` labels again.
 
     Raises:
         ArgumentError: If the rate, a label or the number of classes is out of range.

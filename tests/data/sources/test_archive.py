@@ -114,7 +114,7 @@ HOSTILE = [
     (device, "set/a.bin is not a regular file"),
     (pipe, "set/a.bin is not a regular file"),
     (folder, "set/a.bin is not a regular file"),
-    (twice, "set/a.bin stands twice"),
+    (twice, "set/a.bin appears twice"),
     (many_members, "more than 1000 members"),
     (bomb_in_a_wanted_member, "2000000 bytes, limit 1000"),
     (bomb_beside_the_members, "more than the data set can hold"),

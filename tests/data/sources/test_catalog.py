@@ -27,7 +27,7 @@ def test_names() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_defaults_are_those_of_the_builder(name: str) -> None:
     entry = SOURCES.find(name)
-    parameters = inspect.signature(entry.build).parameters
+    parameters = inspect.signature(entry.build.find()).parameters
     assert {key: value.default for key, value in parameters.items()} == dict(entry.defaults)
 
 

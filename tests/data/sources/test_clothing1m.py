@@ -133,10 +133,10 @@ def test_photo_outside_the_folder(folder: Path) -> None:
         clothing1m(folder)
 
 
-def test_photo_that_stands_twice(folder: Path) -> None:
+def test_photo_that_appears_twice(folder: Path) -> None:
     path = lists_of(folder) / "noisy_train_key_list.txt"
     path.write_text("images/0/01/3.jpg\n" * 2)
-    with pytest.raises(DataError, match="stands 2 times"):
+    with pytest.raises(DataError, match="appears 2 times"):
         clothing1m(folder)
 
 

@@ -5,7 +5,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from imae.data.sources import digits as module
-from imae.data.sources.digits import BundledOrigin, digits, locate_digits, verify_digits
+from imae.data.sources.catalog import named_set
+from imae.data.sources.digits import digits, locate_digits, verify_digits
 from imae.errors import DataError
 
 
@@ -59,6 +60,7 @@ def test_other_images_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_origin_has_nothing_to_put(tmp_path: Path) -> None:
-    assert BundledOrigin().fetch(tmp_path) == ()
-    assert BundledOrigin().label == "scikit-learn"
+    (origin,) = named_set("digits").origins
+    assert origin.fetch(tmp_path) == ()
+    assert origin.label == "scikit-learn"
     assert list(tmp_path.iterdir()) == []

@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from imae.data.sources.digits import BundledOrigin
-from imae.data.sources.download import Origin, WebOrigin
+from imae.data.sources.download import Origin, PackageOrigin, WebOrigin
 from imae.data.sources.origins import DebianOrigin, NpmOrigin
 
 
@@ -16,6 +15,6 @@ def test_an_origin_must_say_its_label_and_fetch() -> None:
         Silent()  # type: ignore[abstract]
 
 
-@pytest.mark.parametrize("kind", [BundledOrigin, WebOrigin, NpmOrigin, DebianOrigin])
+@pytest.mark.parametrize("kind", [PackageOrigin, WebOrigin, NpmOrigin, DebianOrigin])
 def test_every_kind_is_an_origin(kind: type) -> None:
     assert issubclass(kind, Origin)

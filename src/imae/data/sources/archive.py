@@ -167,7 +167,7 @@ def read_archive(path: Path, wanted: Mapping[str, int]) -> dict[str, bytes]:
         wanted: Largest size in bytes by full member name.
 
     Raises:
-        DataError: If the archive is cut off or damaged, a wanted member is missing, stands twice,
+        DataError: If the archive is cut off or damaged, a wanted member is missing, appears twice,
             is not a regular file or is larger than its limit.
     """
     with path.open("rb") as file:
@@ -200,7 +200,7 @@ def read_tar(stream: _Readable, wanted: Mapping[str, int], *, source: str) -> di
                 name = member.name.removeprefix("./")
                 if name in wanted:
                     if name in found:
-                        raise tarfile.ReadError(f"member {name} stands twice")
+                        raise tarfile.ReadError(f"member {name} appears twice")
                     found[name] = _contents(tar, member, wanted[name])
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -5,17 +5,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from imae._registry import Catalog, Entry
+from imae._registry import Catalog, Entry, Imported
 from imae.data.sources.archive import data_root
-from imae.data.sources.cifar import CIFAR10, CIFAR100, cifar10, cifar100
-from imae.data.sources.cifar_n import CIFAR10N, CIFAR100N, cifar10n, cifar100n
-from imae.data.sources.clothing1m import clothing1m, locate_clothing1m, verify_clothing1m
-from imae.data.sources.digits import BundledOrigin, digits, locate_digits, verify_digits
-from imae.data.sources.download import Origin
-from imae.data.sources.mars import locate_mars, mars, verify_mars
-from imae.data.sources.mnist import FASHION_MNIST, MNIST, fashion_mnist, mnist
+from imae.data.sources.download import Origin, PackageOrigin
 from imae.data.sources.origins import (
     CIFAR10_ORIGINS,
     CIFAR10N_ORIGINS,
@@ -24,8 +18,10 @@ from imae.data.sources.origins import (
     FASHION_MNIST_ORIGINS,
     MNIST_ORIGINS,
 )
-from imae.data.split import Data
 from imae.errors import DataError
+
+if TYPE_CHECKING:
+    from imae.data.split import Data
 
 
 @dataclass(frozen=True)
@@ -40,10 +36,10 @@ class NamedSet:
         rows: Number of rows of each part, training first.
         num_classes: Number of classes.
         build: Makes the data; takes the keywords in ``defaults``.
-        locate: Where the set lies below a root, or None.
-        verify: Digests of what lies there; raises if it is not the published set.
+        locate: Where the set is below a root, or None.
+        verify: Digests of what is there; raises if it is not the published set.
         defaults: Keywords of ``build`` with their usual values.
-        origins: Where it can be fetched from, in the order to try; none means by hand only.
+        origins: Where it can be fetched from, in the order to try; none if by hand only.
         by_hand: What to do where there is no origin.
         needs: Names of sets to fetch first.
         has_hashes: Whether hashes are published; if not, ``verify`` only finds missing files.
@@ -55,7 +51,7 @@ class NamedSet:
     licence: str
     rows: tuple[int, ...]
     num_classes: int
-    build: Callable[..., Data]
+    build: "Callable[..., Data]"
     locate: Callable[[Path], Path | None]
     verify: Callable[[Path], dict[str, str]]
     defaults: Mapping[str, Any] = field(default_factory=lambda: {"root": None})
@@ -63,6 +59,10 @@ class NamedSet:
     by_hand: str = ""
     needs: tuple[str, ...] = ()
     has_hashes: bool = True
+
+
+def _in(module: str, name: str) -> Imported:
+    return Imported(f"imae.data.sources.{module}:{name}")
 
 
 _KRIZHEVSKY = (
@@ -81,10 +81,10 @@ SETS: tuple[NamedSet, ...] = (
         licence="CC BY 4.0",
         rows=(1_442, 355),
         num_classes=10,
-        build=digits,
-        locate=locate_digits,
-        verify=verify_digits,
-        origins=(BundledOrigin(),),
+        build=_in("digits", "digits"),
+        locate=_in("digits", "locate_digits"),
+        verify=_in("digits", "verify_digits"),
+        origins=(PackageOrigin("scikit-learn", "sklearn.datasets"),),
     ),
     NamedSet(
         name="mnist",
@@ -96,9 +96,9 @@ SETS: tuple[NamedSet, ...] = (
         licence="CC BY-SA 3.0",
         rows=(60_000, 10_000),
         num_classes=10,
-        build=mnist,
-        locate=MNIST.locate,
-        verify=MNIST.verify,
+        build=_in("mnist", "mnist"),
+        locate=_in("mnist", "MNIST.locate"),
+        verify=_in("mnist", "MNIST.verify"),
         origins=MNIST_ORIGINS,
     ),
     NamedSet(
@@ -108,9 +108,9 @@ SETS: tuple[NamedSet, ...] = (
         licence="MIT",
         rows=(60_000, 10_000),
         num_classes=10,
-        build=fashion_mnist,
-        locate=FASHION_MNIST.locate,
-        verify=FASHION_MNIST.verify,
+        build=_in("mnist", "fashion_mnist"),
+        locate=_in("mnist", "FASHION_MNIST.locate"),
+        verify=_in("mnist", "FASHION_MNIST.verify"),
         origins=FASHION_MNIST_ORIGINS,
     ),
     NamedSet(
@@ -120,9 +120,9 @@ SETS: tuple[NamedSet, ...] = (
         licence="none stated; cite the report",
         rows=(50_000, 10_000),
         num_classes=10,
-        build=cifar10,
-        locate=CIFAR10.locate,
-        verify=CIFAR10.verify,
+        build=_in("cifar", "cifar10"),
+        locate=_in("cifar", "CIFAR10.locate"),
+        verify=_in("cifar", "CIFAR10.verify"),
         origins=CIFAR10_ORIGINS,
     ),
     NamedSet(
@@ -132,9 +132,9 @@ SETS: tuple[NamedSet, ...] = (
         licence="none stated; cite the report",
         rows=(50_000, 10_000),
         num_classes=100,
-        build=cifar100,
-        locate=CIFAR100.locate,
-        verify=CIFAR100.verify,
+        build=_in("cifar", "cifar100"),
+        locate=_in("cifar", "CIFAR100.locate"),
+        verify=_in("cifar", "CIFAR100.verify"),
         defaults={"root": None, "variant": "fine"},
         origins=CIFAR100_ORIGINS,
     ),
@@ -145,9 +145,9 @@ SETS: tuple[NamedSet, ...] = (
         licence="labels CC BY-NC 4.0",
         rows=(50_000, 10_000),
         num_classes=10,
-        build=cifar10n,
-        locate=CIFAR10N.locate,
-        verify=CIFAR10N.verify,
+        build=_in("cifar_n", "cifar10n"),
+        locate=_in("cifar_n", "CIFAR10N.locate"),
+        verify=_in("cifar_n", "CIFAR10N.verify"),
         defaults={"root": None, "variant": "worst"},
         origins=CIFAR10N_ORIGINS,
         needs=("cifar10",),
@@ -159,9 +159,9 @@ SETS: tuple[NamedSet, ...] = (
         licence="labels CC BY-NC 4.0",
         rows=(50_000, 10_000),
         num_classes=100,
-        build=cifar100n,
-        locate=CIFAR100N.locate,
-        verify=CIFAR100N.verify,
+        build=_in("cifar_n", "cifar100n"),
+        locate=_in("cifar_n", "CIFAR100N.locate"),
+        verify=_in("cifar_n", "CIFAR100N.verify"),
         defaults={"root": None, "variant": "fine"},
         origins=CIFAR100N_ORIGINS,
         needs=("cifar100",),
@@ -176,9 +176,9 @@ SETS: tuple[NamedSet, ...] = (
         licence="research only, on request",
         rows=(1_000_000, 14_313, 10_526),
         num_classes=14,
-        build=clothing1m,
-        locate=locate_clothing1m,
-        verify=verify_clothing1m,
+        build=_in("clothing1m", "clothing1m"),
+        locate=_in("clothing1m", "locate_clothing1m"),
+        verify=_in("clothing1m", "verify_clothing1m"),
         defaults={"root": None, "variant": "noisy"},
         by_hand="ask its authors for it, and put its lists and images in ROOT/clothing1m",
         has_hashes=False,
@@ -193,16 +193,16 @@ SETS: tuple[NamedSet, ...] = (
         licence="research only",
         rows=(509_914,),
         num_classes=625,
-        build=mars,
-        locate=locate_mars,
-        verify=verify_mars,
+        build=_in("mars", "mars"),
+        locate=_in("mars", "locate_mars"),
+        verify=_in("mars", "verify_mars"),
         by_hand="download it from its authors' page, and put bbox_train, bbox_test and info in "
         "ROOT/mars",
         has_hashes=False,
     ),
 )
 
-SOURCES: Catalog[Data] = Catalog(
+SOURCES: "Catalog[Data]" = Catalog(
     "data set",
     tuple(
         Entry(item.name, item.build, item.summary, item.reference, item.defaults) for item in SETS
@@ -226,11 +226,11 @@ def named_set(name: str) -> NamedSet:
 
 
 def fetch(name: str, root: str | os.PathLike[str] | None = None) -> Path:
-    """Puts a named set below ``root``, unless it is there, and returns where it lies.
+    """Puts a named set below ``root``, unless it is there, and returns where it is.
 
     Origins are tried in order until one gives the published set. Files that are not the
-    published ones are removed. If all fail, what came of a download that broke off stays, and
-    the next call resumes it.
+    published ones are removed. If all fail, an incomplete download is kept and the next call
+    resumes it.
 
     Args:
         name: Name of the set.
@@ -238,8 +238,8 @@ def fetch(name: str, root: str | os.PathLike[str] | None = None) -> Path:
 
     Raises:
         ArgumentError: If no set has this name.
-        DataError: If no origin has the set, with the reason of each; if the set can only be had
-            by hand; or if what is there already is not the published set.
+        DataError: If no origin has the set, with the reason of each; if the set has to be
+            downloaded by hand; or if what is there already is not the published set.
 
     Examples:
         >>> fetch("digits").name
@@ -271,11 +271,7 @@ def verify(name: str, root: str | os.PathLike[str] | None = None) -> dict[str, s
 
 
 def fetch_set(item: NamedSet, root: Path) -> Path:
-    """Puts one set below ``root``, unless it is there, and returns where it lies.
-
-    Raises:
-        DataError: As ``fetch`` does.
-    """
+    """What `fetch` does for one set, without those that it needs."""
     found = item.locate(root)
     if found is not None:
         item.verify(root)
@@ -294,11 +290,11 @@ def fetch_set(item: NamedSet, root: Path) -> Path:
             reason = " ".join(str(error).split())
             failures.append(reason if origin.label in reason else f"{origin.label}: {reason}")
             continue
-        for part in (root / item.name).glob("*.part"):  # of an origin that broke off
+        for part in (root / item.name).glob("*.part"):  # of an origin that failed
             part.unlink()
         place = item.locate(root)
         assert place is not None
         return place
-    with contextlib.suppress(OSError):  # a part that can be resumed keeps it
+    with contextlib.suppress(OSError):  # it is not empty if a download can be resumed
         (root / item.name).rmdir()
     raise DataError(f"{item.name}: no source worked: {'; '.join(failures)}")

@@ -2,16 +2,13 @@
 
 import importlib.util
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.images import ArrayImages
 from imae.data.sources.archive import check_digests
-from imae.data.sources.download import Origin
 from imae.data.split import Data, Split
 from imae.errors import import_extra
 
@@ -19,22 +16,6 @@ _DIGESTS = {
     "images": "3eb20786d1144f147b623714174c53bc2ecc5145f598bbe3d1790117f227d56f",
     "labels": "d517a5fe48282efb3c8ac2ba68f3960dd4eb9519a4167e9992410c6a577de871",
 }
-
-
-@final
-@dataclass(frozen=True)
-class BundledOrigin(Origin):
-    """The scikit-learn wheel: there is nothing to fetch but the package itself."""
-
-    @property
-    def label(self) -> str:
-        """The package that brings the images."""
-        return "scikit-learn"
-
-    def fetch(self, folder: Path) -> tuple[Path, ...]:  # noqa: ARG002
-        """Nothing, if scikit-learn is installed."""
-        import_extra("sklearn.datasets", extra="data")
-        return ()
 
 
 def digits(root: str | os.PathLike[str] | None = None) -> Data:  # noqa: ARG001

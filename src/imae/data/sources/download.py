@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, final
 
-from imae.errors import DataError
+from imae.errors import DataError, import_extra
 
 
 class Origin(ABC):
@@ -34,6 +34,34 @@ class Origin(ABC):
             DataError: If they cannot be had, or are not the published ones.
             OSError: If the network or the disk fails.
         """
+
+
+@final
+@dataclass(frozen=True)
+class PackageOrigin(Origin):
+    """An installed package that contains the files, so that nothing is downloaded.
+
+    Args:
+        package: Name of the package.
+        module: Module that has to be there.
+    """
+
+    package: str
+    module: str
+
+    @property
+    def label(self) -> str:
+        """Name of the package."""
+        return self.package
+
+    def fetch(self, folder: Path) -> tuple[Path, ...]:  # noqa: ARG002
+        """Nothing, if the package is installed.
+
+        Raises:
+            MissingExtraError: If it is not.
+        """
+        import_extra(self.module, extra="data")
+        return ()
 
 
 @contextlib.contextmanager
@@ -104,7 +132,7 @@ class WebOrigin(Origin):
         return self.files[0].url.split("/")[2]
 
     def fetch(self, folder: Path) -> tuple[Path, ...]:
-        """Downloads the files; one that is there with the right hash is left alone."""
+        """Downloads the files; one that is there with the right hash is not downloaded again."""
         return tuple(download(file, folder) for file in self.files)
 
 

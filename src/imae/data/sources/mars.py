@@ -181,7 +181,7 @@ def _part(folder: Path, part: str) -> tuple[list[str], NDArray[np.int64]]:
     """Frame paths, and the track table: first frame, last frame (from 1), person, camera."""
     list_path = folder / "info" / f"{part}_name.txt"
     table_path = folder / "info" / f"tracks_{part}_info.mat"
-    # A frame lies in the folder of its person, whose name is its first four letters.
+    # A frame is in the folder of its person, named by the frame's first four letters.
     names = [f"bbox_{part}/{name[:4]}/{name}" for name in read_names(list_path)]
     table = _matrix(table_path, f"track_{part}_info")
     if table.ndim != 2 or table.shape[1] != 4:

@@ -63,7 +63,7 @@ def unpickle(data: bytes, *, source: str, skip: int = 0) -> Any:
     Strings of Python 2 come as bytes.
 
     Args:
-        data: The pickle; several may stand one after another.
+        data: The pickle; several may follow each other.
         source: File name for messages.
         skip: Number of pickles to pass over first.
 

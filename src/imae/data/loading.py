@@ -22,7 +22,7 @@ LAYOUTS: Catalog[Data] = Catalog(
         Entry(
             "folder",
             load_image_folder,
-            "folder of class folders, alone or under train, validation and test",
+            "folder of class folders, directly or under train, validation and test",
             defaults={"path": None, **_IMAGES},
         ),
         Entry(
@@ -64,8 +64,8 @@ def load(
     Args:
         name_or_path: ``"digits"``, ``"cifar10"``, ..., a folder of class folders, a CSV or Parquet
             file, or a ``.npz`` or ``.npy`` file.
-        root: For a known set the folder its files lie in. For a path the folder that no image may
-            lie outside of.
+        root: For a known set the folder of its files. For a path the folder that all images
+            must be in.
         in_memory: Whether images in files are all decoded now, at their own size.
         on_bad_image: ``"fail"`` stops at an image that cannot be read, when it is needed.
             ``"skip"`` decodes every image now and leaves those out, listed in ``Data.skipped``.
@@ -157,7 +157,7 @@ def existing_path(name_or_path: str | Path) -> Path:
 
 
 def layout_of(path: Path) -> str:
-    """Which of ``LAYOUTS`` lies at the path: "folder", "manifest" or "arrays".
+    """Which of ``LAYOUTS`` is at the path: "folder", "manifest" or "arrays".
 
     Raises:
         DataError: If it is none of them.
