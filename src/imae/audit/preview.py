@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table, load
 from imae.data.columns import find_roles
 from imae.data.image_files import decode
-from imae.data.load import layout_of
+from imae.data.loading import layout_of
 from imae.data.sources.catalog import SOURCES
 from imae.data.table import as_texts, open_columns
 from imae.errors import DataError, ImaeError, import_extra
