@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from imae._draws import row_draws, torch_generator
-from imae.data.images import channel_statistics, normalise
+from imae.data.image_files import normalise
+from imae.data.images import channel_statistics
 from imae.errors import ArgumentError, DataError
 
 ROWS = np.array([5, 31, 0, 17, 39, 8])

@@ -7,8 +7,7 @@ import torch
 from PIL import Image
 
 from imae._draws import row_draws, torch_generator
-from imae.data.image_files import ImageFiles, decode
-from imae.data.images import normalise
+from imae.data.image_files import ImageFiles, decode, normalise
 from imae.errors import ArgumentError, DataError
 
 NAMES = ("cat/0.jpg", "dog/0.jpg", "dog/3.jpg")
@@ -161,3 +160,70 @@ def test_content_hash_names_a_file_that_has_gone(photo_folder):
     (photo_folder / NAMES[1]).unlink()
     with pytest.raises(DataError, match=r"dog/0\.jpg: cannot be read"):
         files.content_hash()
+
+
+def drawing(mode: str) -> Image.Image:
+    """A black square on a transparent ground, in a mode that knows transparency."""
+    image = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
+    image.paste((0, 0, 0, 255), (2, 2, 6, 6))
+    if mode == "P":
+        palette = Image.new("P", (8, 8), 0)
+        palette.putpalette([0, 0, 0, 0, 0, 0])
+        palette.paste(1, (2, 2, 6, 6))
+        palette.info["transparency"] = 0
+        return palette
+    return image.convert(mode)
+
+
+@pytest.mark.parametrize(
+    ("mode", "suffix"),
+    [("RGBA", "png"), ("LA", "png"), ("P", "png"), ("P", "gif"), ("RGBA", "webp")],
+)
+def test_transparent_pixels_are_white(tmp_path, mode, suffix):
+    path = tmp_path / f"drawing.{suffix}"
+    options = {"lossless": True} if suffix == "webp" else {}
+    drawing(mode).save(path, **options)
+    pixels = np.asarray(decode(path))
+    assert (pixels[3:5, 3:5] == 0).all()
+    assert (pixels[0] == 255).all()
+
+
+def test_half_transparent_pixels_are_mixed_with_white(tmp_path):
+    Image.new("RGBA", (4, 4), (0, 0, 0, 128)).save(tmp_path / "grey.png")
+    assert np.abs(np.asarray(decode(tmp_path / "grey.png")).astype(int) - 127).max() <= 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_photos_are_turned_as_their_orientation_says(tmp_path, orientation):
+    upright = Image.new("RGB", (64, 32))
+    upright.paste((255, 255, 255), (0, 0, 32, 16))  # white is in the upper left quarter
+    stored = {
+        1: [], 2: [Image.Transpose.FLIP_LEFT_RIGHT], 3: [Image.Transpose.ROTATE_180],
+        4: [Image.Transpose.FLIP_TOP_BOTTOM], 5: [Image.Transpose.TRANSPOSE],
+        6: [Image.Transpose.ROTATE_90], 7: [Image.Transpose.TRANSVERSE],
+        8: [Image.Transpose.ROTATE_270],
+    }[orientation]  # fmt: skip
+    image = upright
+    for step in stored:
+        image = image.transpose(step)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(tmp_path / "photo.jpg", exif=exif, quality=95)
+    decoded = np.asarray(decode(tmp_path / "photo.jpg", size=16)).astype(int)
+    assert decoded.shape[0] * 2 == decoded.shape[1]
+    high, wide = decoded.shape[:2]
+    assert decoded[: high // 2 - 2, : wide // 2 - 2].min() > 200
+    assert decoded[high // 2 + 2 :].max() < 50
+
+
+def test_damaged_metadata_does_not_make_a_photo_unreadable(tmp_path):
+    path = tmp_path / "photo.jpg"
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (16, 8), (200, 0, 0)).save(path, exif=exif)
+    content = path.read_bytes()
+    for at in range(content.index(b"Exif"), content.index(b"Exif") + 32):
+        changed = bytearray(content)
+        changed[at] ^= 0xFF
+        path.write_bytes(changed)
+        assert decode(path).size in {(16, 8), (8, 16)}

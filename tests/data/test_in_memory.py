@@ -3,8 +3,7 @@ import pytest
 from PIL import Image
 
 from imae.data.folder import load_image_folder
-from imae.data.image_files import read_into_memory
-from imae.data.images import ArrayImages
+from imae.data.images import ArrayImages, read_into_memory
 from imae.data.split import Data
 from imae.errors import ArgumentError, DataError
 

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from imae._checks import check_integer
 from imae._draws import row_draws
-from imae.data.images import ArrayImages, normalise
-from imae.data.split import Data, Inputs, Split
+from imae.data.split import Inputs
 from imae.errors import ArgumentError, DataError, import_extra
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -101,9 +100,9 @@ class ImageFiles(Inputs):
 
     def content_hash(self) -> str:
         """Hash of the bytes of all files and of how they are prepared."""
-        digest = hashlib.sha256(
-            repr((len(self), self.resize, self.crop, self.mean, self.std)).encode()
-        )
+        # The words tell these inputs from those of versions that decoded otherwise.
+        prepared = ("upright on white", len(self), self.resize, self.crop, self.mean, self.std)
+        digest = hashlib.sha256(repr(prepared).encode())
         for name in self.names:
             path = self.root / name
             try:
@@ -123,8 +122,32 @@ class ImageFiles(Inputs):
         return image.resize((self.crop, self.crop), bilinear, box=box)
 
 
+def normalise(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Pixels minus the channel's mean over its deviation, float32, contiguous, shape (B, C, H, W).
+
+    Args:
+        pixels: Shape (B, C, H, W), uint8, in any memory layout.
+        mean: Mean of every channel, on pixels scaled to [0, 1].
+        std: Standard deviation of every channel, on the same scale.
+
+    Examples:
+        >>> normalise(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), (0.5,), (0.25,)).item()
+        2.0
+    """
+    shape = (1, -1, 1, 1)
+    scale = torch.tensor([1 / (255 * deviation) for deviation in std]).view(shape)
+    shift = torch.tensor(
+        [-centre / deviation for centre, deviation in zip(mean, std, strict=True)]
+    ).view(shape)
+    values = pixels.contiguous().to(torch.float32)  # in this order: bytes are quicker to move
+    return values.mul_(scale).add_(shift)
+
+
 def decode(path: Path, *, size: int | None = None) -> Any:
     """The image in this file, a ``PIL.Image.Image`` in RGB.
+
+    It is turned the way its EXIF orientation says, and transparent pixels are shown on white, as
+    viewers and browsers do.
 
     Args:
         path: The file.
@@ -147,7 +170,7 @@ def decode(path: Path, *, size: int | None = None) -> Any:
                     )
                 if size is not None:
                     image.draft("RGB", (2 * size, 2 * size))
-                return _eight_bits(image, path).convert("RGB")
+                return _without_transparency(_upright(_eight_bits(image, path)))
     except DataError:
         raise
     except FileNotFoundError as error:
@@ -157,6 +180,24 @@ def decode(path: Path, *, size: int | None = None) -> Any:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path}: cannot be read as an image ({reason})") from error
+
+
+def _upright(image: Any) -> Any:
+    """The image turned the way its EXIF orientation says."""
+    try:
+        return import_extra("PIL.ImageOps", extra="data").exif_transpose(image)
+    except Exception:  # damaged metadata fails in many ways, and the pixels may be fine
+        return image
+
+
+def _without_transparency(image: Any) -> Any:
+    """The image in RGB, on white where it is transparent."""
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    layer = image.convert("RGBA")
+    white = import_extra("PIL.Image", extra="data").new("RGBA", layer.size, "white")
+    white.alpha_composite(layer)
+    return white.convert("RGB")
 
 
 def _eight_bits(image: Any, path: Path) -> Any:
@@ -208,39 +249,3 @@ def confined_names(root: Path, names: Sequence[str], *, source: str) -> tuple[st
             )
         inside.append(path[len(prefix) :].replace(os.sep, "/"))
     return tuple(inside)
-
-
-def read_into_memory(data: Data) -> Data:
-    """The data with its images decoded at their own size, which must be the same for all.
-
-    Args:
-        data: Data whose inputs are image files.
-
-    Raises:
-        ArgumentError: If the inputs are no image files.
-        DataError: If an image cannot be read, or has another size than the first.
-    """
-    first: list[tuple[int, int]] = []
-
-    def decoded(split: Split) -> Split:
-        files = split.inputs
-        if not isinstance(files, ImageFiles):
-            raise ArgumentError("in_memory is for images in files")
-        pixels = None
-        for row, name in enumerate(files.names):
-            image = decode(files.root / name)
-            if not first:
-                first.append(image.size)
-            if image.size != first[0]:
-                raise DataError(
-                    f"{files.root / name}: is {image.width} x {image.height} where others are "
-                    f"{first[0][0]} x {first[0][1]}; resize them, or read them without in_memory"
-                )
-            if pixels is None:
-                pixels = np.empty((len(files), 3, image.height, image.width), np.uint8)
-            pixels[row] = np.asarray(image).transpose(2, 0, 1)
-        assert pixels is not None, "a split has rows"
-        images = ArrayImages(pixels, mean=files.mean, std=files.std, flip=files.flip)
-        return replace(split, inputs=images)
-
-    return data.map_splits(decoded)

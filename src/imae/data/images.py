@@ -11,8 +11,9 @@ from torch import Tensor
 
 from imae._checks import check_integer
 from imae._draws import row_draws
-from imae.data.split import Inputs
-from imae.errors import DataError
+from imae.data.image_files import ImageFiles, decode, normalise
+from imae.data.split import Data, Inputs, Split
+from imae.errors import ArgumentError, DataError
 
 
 @final
@@ -106,27 +107,6 @@ class ArrayImages(Inputs):
         return pixels
 
 
-def normalise(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Pixels minus the channel's mean over its deviation, float32, contiguous, shape (B, C, H, W).
-
-    Args:
-        pixels: Shape (B, C, H, W), uint8, in any memory layout.
-        mean: Mean of every channel, on pixels scaled to [0, 1].
-        std: Standard deviation of every channel, on the same scale.
-
-    Examples:
-        >>> normalise(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), (0.5,), (0.25,)).item()
-        2.0
-    """
-    shape = (1, -1, 1, 1)
-    scale = torch.tensor([1 / (255 * deviation) for deviation in std]).view(shape)
-    shift = torch.tensor(
-        [-centre / deviation for centre, deviation in zip(mean, std, strict=True)]
-    ).view(shape)
-    values = pixels.contiguous().to(torch.float32)  # in this order: bytes are quicker to move
-    return values.mul_(scale).add_(shift)
-
-
 def channel_statistics(
     pixels: NDArray[np.uint8],
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -154,3 +134,39 @@ def channel_statistics(
         means.append(mean)
         deviations.append(deviation if deviation > 0 else 1.0)
     return tuple(means), tuple(deviations)
+
+
+def read_into_memory(data: Data) -> Data:
+    """The data with its images decoded at their own size, which must be the same for all.
+
+    Args:
+        data: Data whose inputs are image files.
+
+    Raises:
+        ArgumentError: If the inputs are no image files.
+        DataError: If an image cannot be read, or has another size than the first.
+    """
+    first: list[tuple[int, int]] = []
+
+    def decoded(split: Split) -> Split:
+        files = split.inputs
+        if not isinstance(files, ImageFiles):
+            raise ArgumentError("in_memory is for images in files")
+        pixels = None
+        for row, name in enumerate(files.names):
+            image = decode(files.root / name)
+            if not first:
+                first.append(image.size)
+            if image.size != first[0]:
+                raise DataError(
+                    f"{files.root / name}: is {image.width} x {image.height} where others are "
+                    f"{first[0][0]} x {first[0][1]}; resize them, or read them without in_memory"
+                )
+            if pixels is None:
+                pixels = np.empty((len(files), 3, image.height, image.width), np.uint8)
+            pixels[row] = np.asarray(image).transpose(2, 0, 1)
+        assert pixels is not None, "a split has rows"
+        images = ArrayImages(pixels, mean=files.mean, std=files.std, flip=files.flip)
+        return replace(split, inputs=images)
+
+    return data.map_splits(decoded)

@@ -7,7 +7,7 @@ from imae._checks import check_choice
 from imae._registry import Catalog, Entry
 from imae.data.arrays import ARRAY_SUFFIXES, load_array_file
 from imae.data.folder import check_present, drop_unreadable, load_image_folder
-from imae.data.image_files import read_into_memory
+from imae.data.images import read_into_memory
 from imae.data.preparation import fit_preparation
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data

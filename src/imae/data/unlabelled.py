@@ -15,8 +15,8 @@ from imae.data.assemble import position_ids, written_ids
 from imae.data.columns import ID_NAMES, LABEL_NAMES, ColumnFile, listing, only_column
 from imae.data.features import HashedText, Table, hash_text
 from imae.data.folder import check_present, images_below
-from imae.data.image_files import ImageFiles, confined_names, read_into_memory
-from imae.data.images import ArrayImages
+from imae.data.image_files import ImageFiles, confined_names
+from imae.data.images import ArrayImages, read_into_memory
 from imae.data.loading import existing_path, layout_of, load
 from imae.data.preparation import standardise
 from imae.data.sources.catalog import SOURCES
