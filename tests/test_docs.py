@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from imae.cli.app import _build
+from imae.records.measures import COLUMNS
 
 ROOT = Path(__file__).parents[1]
 PUBLIC = (
@@ -81,6 +82,13 @@ def test_every_command_of_the_program_is_documented():
     names = set(typer.main.get_command(_build()).commands)
     pages = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
     assert [name for name in sorted(names) if f"imae {name}" not in pages] == []
+
+
+def test_every_column_of_a_report_is_explained():
+    page = (ROOT / "docs" / "report.md").read_text()
+    assert [each.heading for each in COLUMNS if each.measure.is_summary] == re.findall(
+        r"^\| ((?:Best|Final|Held|Wrong|Right|Hybrid)[^|]*?) \|", page, re.MULTILINE
+    )
 
 
 def test_every_python_example_of_the_pages_is_run():

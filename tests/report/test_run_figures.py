@@ -23,7 +23,10 @@ def test_each_figure_gives_two_files(make_run, tmp_path):
     run = read_run(make_run("a", method="imae", arguments={"T": 8}))
     written = save_figures([run], tmp_path / "figures")
     stem = "digits-symmetric-0.4-small-cnn"
-    names = ("test", "noisy", "clean", "weight-share", "weight-1-imae-t-8", "p-1-imae-t-8")
+    names = (
+        *("test", "held_out", "noisy", "clean"),
+        *("weight-share", "weight-1-imae-t-8", "p-1-imae-t-8"),
+    )
     assert [path.name for path in written] == [
         f"{stem}-{name}.{ending}" for name in names for ending in ENDINGS
     ]

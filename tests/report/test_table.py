@@ -2,10 +2,11 @@ import statistics
 
 import pytest
 
+from imae.records.measures import find_column
 from imae.report.read import read_run
-from imae.report.table import MEASURES, Summary, table
+from imae.report.table import Summary, table
 
-BEST, FINAL, NOISY = MEASURES[:3]
+BEST, FINAL, NOISY = map(find_column, ("best", "final", "noisy"))
 
 
 def rows_of(*tests, **others):
@@ -30,15 +31,15 @@ def test_best_and_final_are_apart_and_taken_over_seeds(read):
     ]
     (row,) = table(runs).rows
     assert row.seeds == 2
-    assert row.values["best_test"].mean == pytest.approx(0.85)
-    assert row.values["final_test"].mean == pytest.approx(0.65)
-    assert row.values["final_test"].deviation == pytest.approx(statistics.stdev([0.6, 0.7]))
+    assert row.values["best"].mean == pytest.approx(0.85)
+    assert row.values["final"].mean == pytest.approx(0.65)
+    assert row.values["final"].deviation == pytest.approx(statistics.stdev([0.6, 0.7]))
     assert row.notes == ()
 
 
 def test_one_seed_has_no_deviation(read):
     (row,) = table([read(rows=rows_of(0.5))]).rows
-    assert row.values["final_test"] == Summary(0.5, None, 1)
+    assert row.values["final"] == Summary(0.5, None, 1)
 
 
 def test_unknown_is_none_and_never_zero(read):
@@ -52,8 +53,8 @@ def test_a_number_that_some_runs_lack_counts_those_that_know_it(read):
         read("b", seed=2, rows=rows_of(0.7, noisy_accuracy=None)),
     ]
     (row,) = table(runs).rows
-    assert row.values["noisy_subset"] == Summary(0.2, None, 1)
-    assert row.values["final_test"].count == row.seeds == 2
+    assert row.values["noisy"] == Summary(0.2, None, 1)
+    assert row.values["final"].count == row.seeds == 2
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_an_unfinished_run_adds_a_note_and_no_number(read):
         read("c", seed=3, finished=False, progress={"status": "failed"}),
     ]
     (row,) = table(runs).rows
-    assert (row.seeds, row.values["final_test"].mean) == (1, 0.5)
+    assert (row.seeds, row.values["final"].mean) == (1, 0.5)
     assert row.notes == ("1 running", "1 failed")
 
 

@@ -44,7 +44,7 @@ def test_a_log_gets_a_line_a_minute(capsys):
             display.measured({"test_accuracy": 0.5, "validation_accuracy": 0.25})
     assert capsys.readouterr().err == (
         "imae: step 140 of 1000, 0:21:30 left\n"
-        "imae: step 180 of 1000, 0:20:30 left; test 50.0%, held out 25.0%\n"
+        "imae: step 180 of 1000, 0:20:30 left; test 50.0%, held-out given labels 25.0%\n"
     )
 
 

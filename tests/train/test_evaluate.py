@@ -52,6 +52,10 @@ def test_memorised_labels_are_a_full_fit_of_the_given_and_not_of_the_intact_ones
 def test_what_is_not_known_is_none():
     found = measures(Prepared(split([0, 1]), None, None), test=None, validation=None, train=None)
     assert set(found.values()) == {None}
+    found = measures(
+        Prepared(split([0, 1]), None, None), test=None, validation=None, train=np.array([0, 0])
+    )
+    assert {key for key, value in found.items() if value is not None} == {"train_accuracy"}
     right = Prepared(split([0, 1], [0, 1]), None, None)
     found = measures(right, test=None, validation=None, train=np.array([0, 0]))
     assert found["noisy_accuracy"] is None

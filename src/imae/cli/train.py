@@ -11,15 +11,7 @@ from rich.table import Table
 
 from imae.cli.options import gather_settings
 from imae.errors import ArgumentError, import_extra
-
-_SHOWN = (
-    ("test", "test_accuracy"),
-    ("held out", "validation_accuracy"),
-    ("wrong labels fitted", "noisy_accuracy"),
-    ("right labels fitted", "clean_accuracy"),
-    ("wrong labels corrected", "corrected_accuracy"),
-    ("hybrid", "hybrid_accuracy"),
-)
+from imae.records.measures import MEASURES
 
 
 def register(app: typer.Typer) -> None:
@@ -156,9 +148,10 @@ def _report(path: Path, result: dict[str, Any] | None) -> None:
         return
     best, final = result["best"], result["final"]
     table = Table("accuracy", f"best (step {best['step']})", f"final (step {final['step']})")
-    for name, key in _SHOWN:
-        if final[key] is not None:
-            table.add_row(name, f"{best[key]:.1%}", f"{final[key]:.1%}")
+    for measure in MEASURES:
+        ends = [row.get(measure.key) for row in (best, final)]
+        if measure.is_summary and None not in ends:
+            table.add_row(measure.heading.lower(), *(f"{value:.1%}" for value in ends))
     console = Console()
     console.print(table)
     console.print(

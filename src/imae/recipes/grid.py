@@ -14,6 +14,7 @@ from imae.recipes.recipe import Cell, Settings, cell_config
 from imae.recipes.runner import Job, attempt, run_at_once, run_on_ray
 from imae.records import RunFolder
 from imae.records.files import whole_file
+from imae.records.measures import TEST
 from imae.report.table import flatten
 from imae.train import Config, Stopped
 
@@ -220,6 +221,6 @@ def _end(job: Job, problem: str | None) -> str:
     if problem is not None:
         return f"failed: {problem}"
     result = RunFolder(str(job.config.out)).result() or {}
-    accuracy = (result.get("final") or {}).get("test_accuracy")
+    accuracy = (result.get("final") or {}).get(TEST.key)
     found = "" if accuracy is None else f", test accuracy {100 * accuracy:.1f}"
     return f"ended after {result.get('seconds', 0) / 60:.1f} min{found}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from imae.errors import ArgumentError, DataError
 from imae.recipes.recipe import Cell, Recipe, Settings, Variant, cell_config, other_setting
+from imae.records.measures import HELD_OUT, find_column
 from imae.report.read import RunRecord, read_run
 from imae.report.table import Summary, summarise
 
@@ -51,20 +52,6 @@ def _content() -> dict[str, Any]:
     return content
 
 
-# Name of a measure: its heading, and the moment and the key of a run's result.
-MEASURES: Mapping[str, tuple[str, str, str]] = {
-    "best": ("Best test", "best_test", "test_accuracy"),
-    "final": ("Final test", "final", "test_accuracy"),
-    "train": ("Training rows, given labels", "final", "train_accuracy"),
-    "intact": ("Training rows, true labels", "final", "intact_accuracy"),
-    "noisy": ("Noisy subset", "final", "noisy_accuracy"),
-    "clean": ("Clean subset", "final", "clean_accuracy"),
-    "corrected": ("Corrected", "final", "corrected_accuracy"),
-    "hybrid": ("Hybrid", "final", "hybrid_accuracy"),
-    "held_out": ("Held-out given labels", "final", "validation_accuracy"),
-}
-
-
 @dataclass(frozen=True)
 class Outcome:
     """A cell and what was measured for it.
@@ -91,8 +78,8 @@ class Outcome:
 
     def measure(self, name: str) -> Summary | None:
         """A measure over the seeds, as a fraction; None where it is not known."""
-        _, moment, key = MEASURES[name]
-        return summarise(run.measure(moment, key) for run in self.runs)
+        column = find_column(name)
+        return summarise(run.value(column) for run in self.runs)
 
     @property
     def seconds(self) -> Summary | None:
@@ -137,7 +124,7 @@ def _outcome(cell: Cell, folder: Path, changed: Settings, paper: Mapping[str, fl
         if ended:
             finished[variant.label] = ended
     tried = {
-        label: summarise(run.measure("final", "validation_accuracy") for run in runs)
+        label: summarise(run.measure("final", HELD_OUT.key) for run in runs)
         for label, runs in finished.items()
     }
     chosen = _chosen(cell, tried)

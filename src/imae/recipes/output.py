@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from imae.errors import import_extra
-from imae.recipes.outcome import MEASURES, Outcome, published_table
+from imae.recipes.outcome import Outcome, published_table
 from imae.recipes.protocols import BUDGETS
 from imae.recipes.recipe import Cell, Recipe, Settings, is_of_the_place
+from imae.records.measures import COLUMNS, MEASURES, Measure, find_column
 from imae.report.chart import accuracy_series
 from imae.report.figures import save_lines
 from imae.report.formats import UNKNOWN, duration, percent
 from imae.report.table import Summary, flatten
 
+_COLUMN_NAMES = {column.name for column in COLUMNS}
 _MOST_NAMES = 12  # of cells that were not run
 
 
@@ -61,7 +63,7 @@ def as_text(recipe: Recipe, budget: str, outcomes: Sequence[Outcome], *, changed
     rich_table = import_extra("rich.table", extra="report").Table
     console = import_extra("rich.console", extra="report").Console
     table = rich_table(box=None, pad_edge=False)
-    measures = [MEASURES[name][0] for name in recipe.measures]
+    measures = [find_column(name).heading for name in recipe.measures]
     for heading in ("cell", "chosen", "seeds", *measures, "time"):
         table.add_column(heading, no_wrap=True)
     for outcome in outcomes:
@@ -113,7 +115,9 @@ def _numbers(recipe: Recipe, outcome: Outcome) -> dict[str, str]:
         row[f"{name}_paper"] = _number(paper)
         difference = None if mean is None or paper is None else mean - paper
         row[f"{name}_difference"] = _number(difference)
-    row |= {name: _number(paper) for name, paper in outcome.paper.items() if name not in MEASURES}
+    row |= {
+        name: _number(paper) for name, paper in outcome.paper.items() if name not in _COLUMN_NAMES
+    }
     for label, found in outcome.tried.items():
         row[f"held_out:{label or 'only'}"] = _number(None if found is None else 100 * found.mean)
     row["seconds"] = _number(None if outcome.seconds is None else outcome.seconds.mean)
@@ -126,12 +130,12 @@ def _number(value: float | None) -> str:
 
 def _sheet(recipe: Recipe, outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
     in_paper = dict.fromkeys(name for outcome in outcomes for name in outcome.paper)
-    cited = [name for name in in_paper if name not in MEASURES]
+    cited = [name for name in in_paper if name not in _COLUMN_NAMES]
     has_variants = any(len(outcome.cell.variants) > 1 for outcome in outcomes)
     headings = [*outcomes[0].cell.columns]
     headings += ["Chosen"] * has_variants + ["Seeds"]
     for name in recipe.measures:
-        headings.append(MEASURES[name][0])
+        headings.append(find_column(name).heading)
         if name in in_paper:
             headings += ["Paper", "Difference"]
     headings += [*cited, "Time"]
@@ -213,13 +217,6 @@ def _machines(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-_FIGURES = {
-    "test": "Test rows (higher is better)",
-    "noisy": "Wrong labels learnt (lower is better)",
-    "clean": "Right labels learnt (higher is better)",
-    "train": "Training rows under their given labels",
-    "intact": "Training rows under their true labels (higher is better)",
-}
 _NAMES_A_LINE = ("Loss", "Method")
 
 
@@ -240,7 +237,7 @@ def save_figures(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     return [
         path
         for place, alike in groups.items()
-        for measure in _FIGURES
+        for measure in MEASURES
         for path in _save(folder, place, measure, alike)
     ]
 
@@ -258,19 +255,21 @@ def place_and_line(cell: Cell) -> tuple[str, str]:
     return ", ".join(texts[:first]), ", ".join(filter(None, texts[first:]))
 
 
-def _save(folder: Path, place: str, measure: str, outcomes: Sequence[Outcome]) -> list[Path]:
+def _save(folder: Path, place: str, measure: Measure, outcomes: Sequence[Outcome]) -> list[Path]:
+    if measure.title is None:
+        return []
     lines = [
-        accuracy_series(place_and_line(outcome.cell)[1], outcome.runs, f"{measure}_accuracy")
+        accuracy_series(place_and_line(outcome.cell)[1], outcome.runs, measure.key)
         for outcome in outcomes
     ]
     lines = [line for line in lines if line.known]
     if not lines:
         return []
     x = sorted({step for line in lines for step, _ in line.known})
-    title = _FIGURES[measure]
+    title = measure.title + measure.direction
     return save_lines(
         folder,
-        "-".join(filter(None, (_file_name(place), measure))),
+        "-".join(filter(None, (_file_name(place), measure.name))),
         np.array(x, dtype=np.float64),
         {
             line.label: np.array([dict(line.known).get(step, np.nan) for step in x])

@@ -52,7 +52,7 @@ class Recipe:
         name: Key on the command line.
         title: One line for listings.
         cells: The cells of a budget.
-        measures: What the table shows of each, by the names of ``imae.recipes.outcome``.
+        measures: What the table shows of each: names of columns of ``imae.records.measures``.
         notes: What a reader of the table must know.
         budget_notes: What holds for one budget alone, by its name.
         must_set: Settings without which the paper's budget is not the paper's.

@@ -10,13 +10,6 @@ from imae.report.read import RunRecord
 
 Item = TypeVar("Item")
 
-# The paper's figures: a measure of the history and what it is called.
-ACCURACY_FIGURES = (
-    ("test_accuracy", "Test rows (higher is better)"),
-    ("noisy_accuracy", "Noisy subset (lower is better)"),
-    ("clean_accuracy", "Clean subset (higher is better)"),
-)
-
 
 @dataclass(frozen=True)
 class Series:

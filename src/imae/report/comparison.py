@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from imae.report.chart import ACCURACY_FIGURES, Chart, Series, accuracy_series, line_chart, thin
+from imae.records.measures import MEASURES, Measure
+from imae.report.chart import Chart, Series, accuracy_series, line_chart, thin
 from imae.report.dynamics import KINDS, Gathered, Labels, Panel, gather, list_epochs, panel, pool
 from imae.report.formats import printable
 from imae.report.read import RunRecord
@@ -22,7 +23,7 @@ class Comparison:
     names: tuple[str, str, str]
     rows: tuple[Row, ...]
     methods: tuple[str, ...]
-    accuracies: tuple[Chart, ...]
+    accuracies: Mapping[str, Chart]
     epochs: tuple[int, ...]
     panels: tuple[Panel, ...]
     weights: tuple[Chart, ...]
@@ -63,14 +64,14 @@ def compare(
         )
         for method, alike in methods.items()
     }
-    accuracies = [_accuracies(title, key, methods) for key, title in ACCURACY_FIGURES]
+    drawn = {measure.name: _accuracies(measure, methods) for measure in MEASURES}
     panels = [panel(method, parts, epochs) for method, parts in pooled.items()]
     weights = [_weights(method, parts) for method, parts in pooled.items()]
     return Comparison(
         names,
         rows=tuple(row for row in whole.rows if row.setting == names),
         methods=tuple(methods),
-        accuracies=tuple(one for one in accuracies if one is not None),
+        accuracies={name: chart for name, chart in drawn.items() if chart is not None},
         epochs=tuple(epochs),
         panels=tuple(one for one in panels if one is not None),
         weights=tuple(one for one in weights if one is not None),
@@ -79,8 +80,11 @@ def compare(
     )
 
 
-def _accuracies(title: str, key: str, methods: Mapping[str, Sequence[RunRecord]]) -> Chart | None:
-    lines = [accuracy_series(method, runs, key) for method, runs in methods.items()]
+def _accuracies(measure: Measure, methods: Mapping[str, Sequence[RunRecord]]) -> Chart | None:
+    if measure.title is None or not measure.is_summary:
+        return None
+    lines = [accuracy_series(method, runs, measure.key) for method, runs in methods.items()]
+    title = measure.title + measure.direction
     return line_chart(title, lines, x_label="training steps", unit="%", limit=(0, 100))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from imae.errors import import_extra
 from imae.records.files import whole_file
-from imae.report.chart import ACCURACY_FIGURES, Series
+from imae.report.chart import Series
 from imae.report.comparison import Comparison, compare
 from imae.report.dynamics import NUM_BINS, read_labels
 from imae.report.formats import printable
@@ -143,11 +143,8 @@ class _Figure:
 
 
 def _figures(shown: Comparison) -> Iterator[_Figure]:
-    keys = {title: key.removesuffix("_accuracy") for key, title in ACCURACY_FIGURES}
-    for chart in shown.accuracies:
-        yield _Figure(
-            keys[chart.title], chart.title, chart.x_label, "accuracy in percent", chart.series
-        )
+    for name, chart in shown.accuracies.items():
+        yield _Figure(name, chart.title, chart.x_label, "accuracy in percent", chart.series)
     if shown.shares is not None:
         chart = shown.shares
         yield _Figure("weight-share", chart.title, chart.x_label, "percent", chart.series)

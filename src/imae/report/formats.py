@@ -11,7 +11,7 @@ from typing import Any
 from imae._checks import check_choice
 from imae.errors import import_extra
 from imae.records.files import whole_file
-from imae.report.table import MEASURES, Row, Summary, Table
+from imae.report.table import REPORTED, Row, Summary, Table
 
 UNKNOWN = "-"
 _JOINERS = "\u200c\u200d"  # not printable by themselves, and part of how names and emoji are spelt
@@ -72,11 +72,6 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-_HEADINGS = (
-    *("Data", "Noise", "Network", "Method", "Seeds"),
-    *(measure.heading for measure in MEASURES),
-    "Time",
-)
 _NUM_NAMES = 4  # columns that name the row
 _NAME_WIDTH = 32  # characters of a name in one line of a terminal
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~<>&$-])")
@@ -89,23 +84,24 @@ def as_text(shown: Table, *, width: int) -> str:
     together where there is little room; a number is never cut.
     """
     text = import_extra("rich.text", extra="report").Text
-    lines = [[cell.replace(" ± ", "±") for cell in _cells(row)] for row in shown.rows]
+    headings = _headings(shown)
+    lines = [[cell.replace(" ± ", "±") for cell in _cells(shown, row)] for row in shown.rows]
     # The method stays: a table of one method must still say which.
     shared = [
         column
         for column in range(_NUM_NAMES - 1)
         if lines and len({line[column] for line in lines}) == 1
     ]
-    above = [f"{_HEADINGS[column].lower()} {lines[0][column]}" for column in shared]
-    kept = [column for column in range(len(_HEADINGS)) if column not in shared]
+    above = [f"{headings[column].lower()} {lines[0][column]}" for column in shared]
+    kept = [column for column in range(len(headings)) if column not in shared]
     out = io.StringIO()
     # Endless, or rich would cut what does not fit; a terminal wraps it.
     console = import_extra("rich.console", extra="report").Console(
         file=out, width=100_000, color_system=None
     )
-    sheet = _sheet(lines, kept, gap=1)
+    sheet = _sheet(headings, lines, kept, gap=1)
     if console.measure(sheet).maximum > width:
-        sheet = _sheet(lines, kept, gap=0)
+        sheet = _sheet(headings, lines, kept, gap=0)
     console.print(text(", ".join([*above, "accuracy in percent"])))
     console.print(sheet)
     for note in notes(shown):
@@ -113,7 +109,9 @@ def as_text(shown: Table, *, width: int) -> str:
     return out.getvalue()
 
 
-def _sheet(lines: Sequence[Sequence[str]], kept: Sequence[int], *, gap: int) -> Any:
+def _sheet(
+    headings: Sequence[str], lines: Sequence[Sequence[str]], kept: Sequence[int], *, gap: int
+) -> Any:
     box = import_extra("rich.box", extra="report")
     text = import_extra("rich.text", extra="report").Text
     sheet = import_extra("rich.table", extra="report").Table(
@@ -122,7 +120,7 @@ def _sheet(lines: Sequence[Sequence[str]], kept: Sequence[int], *, gap: int) -> 
     for column in kept:
         is_name = column < _NUM_NAMES
         sheet.add_column(
-            _HEADINGS[column].replace(" ", "\n"),
+            headings[column].replace(" ", "\n"),
             justify="left" if is_name else "right",
             vertical="bottom",
             overflow="fold",
@@ -135,10 +133,11 @@ def _sheet(lines: Sequence[Sequence[str]], kept: Sequence[int], *, gap: int) -> 
 
 def as_markdown(shown: Table) -> str:
     """The table in Markdown, accuracy in percent, notes below it."""
-    rule = ["---"] * _NUM_NAMES + ["---:"] * (len(_HEADINGS) - _NUM_NAMES)
-    lines = [list(_HEADINGS), rule]
+    headings = _headings(shown)
+    rule = ["---"] * _NUM_NAMES + ["---:"] * (len(headings) - _NUM_NAMES)
+    lines = [headings, rule]
     for row in shown.rows:
-        cells = _cells(row)
+        cells = _cells(shown, row)
         lines.append([*map(_literal, cells[:_NUM_NAMES]), *cells[_NUM_NAMES:]])
     text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return text + "".join(f"\n{_literal(note)}\n" for note in notes(shown))
@@ -148,13 +147,13 @@ def as_csv(shown: Table) -> str:
     """The table for programs: fractions at full precision, an empty cell for what is unknown."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = [measure.name for measure in MEASURES] + ["seconds_per_step"]
+    columns = [column.name for column in REPORTED] + ["seconds_per_step"]
     parts = [f"{column}_{part}" for column in columns for part in ("mean", "deviation", "count")]
     writer.writerow(["data", "noise", "model", "method", "seeds", *parts, "relative_time"])
     for row in shown.rows:
         names = (*row.setting, row.method)
         numbers: list[object] = [row.seeds]
-        for summary in (*(row.values[measure.name] for measure in MEASURES), row.seconds_per_step):
+        for summary in (*(row.values[column.name] for column in REPORTED), row.seconds_per_step):
             numbers += (
                 [None, None, 0]
                 if summary is None
@@ -204,9 +203,14 @@ def time_text(relative_time: float | None) -> str:
     return UNKNOWN if relative_time is None else f"{relative_time:.2f}\N{MULTIPLICATION SIGN}"
 
 
-def _cells(row: Row) -> list[str]:
+def _headings(shown: Table) -> list[str]:
+    numbers = (column.heading for column in shown.columns)
+    return ["Data", "Noise", "Network", "Method", "Seeds", *numbers, "Time"]
+
+
+def _cells(shown: Table, row: Row) -> list[str]:
     names = [printable(name) for name in (*row.setting, row.method)]
-    numbers = [summary_text(row.values[measure.name], seeds=row.seeds) for measure in MEASURES]
+    numbers = [summary_text(row.values[each.name], seeds=row.seeds) for each in shown.columns]
     return [*names, str(row.seeds), *numbers, time_text(row.relative_time)]
 
 

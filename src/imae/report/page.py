@@ -10,6 +10,7 @@ from typing import Any
 
 from imae.errors import import_extra
 from imae.records.files import whole_file
+from imae.records.measures import HELD_OUT, TEST
 from imae.report import chart
 from imae.report.chart import Chart, thin
 from imae.report.comparison import compare
@@ -24,7 +25,7 @@ from imae.report.formats import (
     time_text,
 )
 from imae.report.read import RunRecord
-from imae.report.table import MEASURES, flatten, group, shared, table
+from imae.report.table import flatten, group, shared, table
 
 _NUM_NUMBERS = 20  # rows of the table behind a figure
 _VALUE_LENGTH = 300  # characters of a setting
@@ -61,7 +62,6 @@ def render(runs: Sequence[RunRecord]) -> str:
             chart=chart,
             x_axis=X_AXIS,
             y_axis=Y_AXIS,
-            measures=MEASURES,
             table=whole,
             summary_text=summary_text,
             time_text=time_text,
@@ -152,13 +152,13 @@ def _state(run: RunRecord, labels: Labels | None) -> dict[str, object]:
     last = run.history[-1] if run.history else {}
     progress = run.progress or {}
     # Without held-out rows a run's best is chosen by the test rows, which is what this is not.
-    was_held_out = run.measure("best", "validation_accuracy") is not None
+    was_held_out = run.measure("best", HELD_OUT.key) is not None
     way = [str(progress[key]) for key in ("step", "total_steps") if key in progress]
     return {
         "message": progress.get("message") or (f"step {' of '.join(way)}" if way else ""),
         "step": last.get("step", UNKNOWN),
-        "test": last.get("test_accuracy"),
-        "chosen": run.measure("best", "test_accuracy") if was_held_out else None,
+        "test": last.get(TEST.key),
+        "chosen": run.measure("best", TEST.key) if was_held_out else None,
         "seconds": (run.result or {}).get("seconds", last.get("seconds")),
         "num_rows": UNKNOWN if labels is None else len(labels.given),
         "wrong": None if labels is None else labels.wrong_share,

@@ -12,17 +12,9 @@ from typing import Any
 
 from imae.errors import ArgumentError, DataError
 from imae.records import RunFolder
+from imae.records.measures import MEASURES, Column
 
-ACCURACIES = (
-    "test_accuracy",
-    "validation_accuracy",
-    "train_accuracy",
-    "intact_accuracy",
-    "noisy_accuracy",
-    "clean_accuracy",
-    "corrected_accuracy",
-    "hybrid_accuracy",
-)
+ACCURACIES = tuple(measure.key for measure in MEASURES)
 _NUMBERS = (
     *ACCURACIES,
     "step",
@@ -89,6 +81,10 @@ class RunRecord:
             return "finished"
         status = (self.progress or {}).get("status")
         return status if status in _STATUSES and status != "finished" else "running"
+
+    def value(self, column: Column) -> float | None:
+        """The number of a column, if the run has ended and knows it."""
+        return self.measure(column.moment, column.measure.key)
 
     def measure(self, moment: str, key: str) -> float | None:
         """A measure of the finished run at ``"best"``, ``"best_test"`` or ``"final"``, if known."""

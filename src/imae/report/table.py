@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from imae.records.measures import COLUMNS, HELD_OUT, Column
 from imae.report.read import RunRecord, plain_text
 
 _PLACE_OF_THE_RUN = ("out", "seed")  # differ between the runs of one recipe by their nature
@@ -49,26 +50,8 @@ _BASELINE = "cce"
 _NAMED = 4  # settings that a note lists by name
 
 
-@dataclass(frozen=True)
-class Measure:
-    """One column of accuracies: where its number stands in a result."""
-
-    name: str
-    heading: str
-    moment: str
-    key: str
-    higher_is_better: bool = True
-
-
-# "Best" is the paper's: the highest test accuracy at any evaluation. The rest is of the last one.
-MEASURES = (
-    Measure("best_test", "Best test", "best_test", "test_accuracy"),
-    Measure("final_test", "Final test", "final", "test_accuracy"),
-    Measure("noisy_subset", "Noisy subset", "final", "noisy_accuracy", higher_is_better=False),
-    Measure("clean_subset", "Clean subset", "final", "clean_accuracy"),
-    Measure("corrected", "Corrected", "final", "corrected_accuracy"),
-    Measure("hybrid", "Hybrid", "final", "hybrid_accuracy"),
-)
+# The columns of a report: all of the test rows, and the measures that sum a run up.
+REPORTED = tuple(column for column in COLUMNS if column.measure.is_summary)
 
 
 @dataclass(frozen=True)
@@ -96,7 +79,7 @@ class Row:
         model: Name of the network.
         method: Name of the method with its arguments.
         seeds: Finished runs; every number is taken over these.
-        values: Accuracies as fractions by the name of their measure; None where unknown.
+        values: Accuracies as fractions by the name of their column; None where unknown.
         seconds_per_step: Wall time of a training step.
         relative_time: That time divided by the one of cce in the same setting.
         notes: What a reader must know: unfinished runs, differing settings, a seed run twice.
@@ -124,14 +107,25 @@ class Table:
 
     rows: tuple[Row, ...]
 
-    def best(self, row: Row, measure: Measure) -> bool:
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of which a number is known; held-out labels only where test rows lack."""
+        is_tested = all(row.values["final"] is not None for row in self.rows if row.seeds)
+        return tuple(
+            column
+            for column in REPORTED
+            if any(row.values[column.name] is not None for row in self.rows)
+            and not (column.measure is HELD_OUT and is_tested)
+        )
+
+    def best(self, row: Row, column: Column) -> bool:
         """Whether no row of the same setting has a better mean, and one has a worse."""
-        own = row.values[measure.name]
-        others = [other.values[measure.name] for other in self.rows if other.setting == row.setting]
+        own = row.values[column.name]
+        others = [other.values[column.name] for other in self.rows if other.setting == row.setting]
         means = [other.mean for other in others if other is not None]
         if own is None or min(means) == max(means):
             return False
-        return own.mean == (max(means) if measure.higher_is_better else min(means))
+        return own.mean == (max(means) if column.measure.higher_is_better else min(means))
 
 
 def table(runs: Sequence[RunRecord]) -> Table:
@@ -147,10 +141,7 @@ def table(runs: Sequence[RunRecord]) -> Table:
             finished = [run for run in alike if run.result is not None]
             time = _time(finished)
             values = {
-                measure.name: summarise(
-                    run.measure(measure.moment, measure.key) for run in finished
-                )
-                for measure in MEASURES
+                column.name: summarise(run.value(column) for run in finished) for column in REPORTED
             }
             rows.append(
                 Row(

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
+from imae.records.measures import HELD_OUT, TEST
+
 _SECONDS_BETWEEN_LINES = 60
 
 
@@ -131,5 +133,5 @@ def shown_display() -> Display:
 
 
 def _measures(row: Mapping[str, Any]) -> str:
-    shown = (("test", "test_accuracy"), ("held out", "validation_accuracy"))
-    return ", ".join(f"{name} {row[key]:.1%}" for name, key in shown if row[key] is not None)
+    shown = [(each.heading.lower(), row.get(each.key)) for each in (TEST, HELD_OUT)]
+    return ", ".join(f"{name} {value:.1%}" for name, value in shown if value is not None)

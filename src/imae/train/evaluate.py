@@ -1,4 +1,4 @@
-"""The measures of the paper: accuracy on test rows, on right and on wrong labels."""
+"""Predictions over all rows of a part, and the measures of a run from them."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -13,6 +13,7 @@ from imae.data import Batches, Split
 from imae.losses.margin import margin
 from imae.models.network import Network
 from imae.records import EpochDynamics
+from imae.records.measures import MEASURES, Hits
 from imae.train.config import Config
 from imae.train.learner import outputs_of_call
 from imae.train.rows import Prepared
@@ -51,12 +52,7 @@ def evaluate(state: State, held: EpochDynamics | None = None) -> Measures:
         held: What `held_dynamics` gave at this step, if it was called, to save a second pass.
 
     Returns:
-        ``test_accuracy``, ``validation_accuracy`` (on held-out given labels), ``train_accuracy``
-        (training rows predicted as given), ``intact_accuracy`` (training rows predicted as what
-        they are), ``noisy_accuracy`` (wrong labels predicted as given), ``clean_accuracy`` (right
-        labels predicted), ``corrected_accuracy`` (rows with wrong labels predicted as what they
-        are) and ``hybrid_accuracy`` (test rows and all training rows predicted as what they are);
-        None where unknown.
+        Every measure of ``imae.records.measures`` by its key; None where it is unknown.
     """
     prepared = state.prepared
     _take_over_buffers(state)
@@ -71,12 +67,11 @@ def evaluate(state: State, held: EpochDynamics | None = None) -> Measures:
         held_predicted = predicted(validation)
     else:
         held_predicted = held.predicted[: len(validation)].astype(np.int64)
-    is_measured = state.config.train.measure_train and prepared.train.clean_labels is not None
     return measures(
         prepared,
         test=predicted(prepared.test),
         validation=held_predicted,
-        train=predicted(prepared.train) if is_measured else None,
+        train=predicted(prepared.train) if state.config.train.measure_train else None,
     )
 
 
@@ -99,29 +94,20 @@ def measures(
     train: NDArray[np.int64] | None,
 ) -> Measures:
     """Accuracies from the predicted classes of each part, None where a part is not predicted."""
-    test_hits = None if test is None else test == _truth(prepared.test)
-    given = intact = noisy = clean = corrected = hybrid = None
-    if train is not None:
-        split, is_flipped = prepared.train, prepared.is_flipped
-        assert is_flipped is not None
-        given, intact = train == split.labels, train == split.clean_labels
-        if prepared.is_planted is not None:
-            kept = ~prepared.is_planted
-            given, intact, is_flipped = given[kept], intact[kept], is_flipped[kept]
-        noisy, clean, corrected = given[is_flipped], given[~is_flipped], intact[is_flipped]
-        hybrid = None if test_hits is None else np.concatenate([test_hits, intact])
-    held = prepared.validation
-    held_hits = None if held is None or validation is None else validation == held.labels
-    return {
-        "test_accuracy": _mean(test_hits),
-        "validation_accuracy": _mean(held_hits),
-        "train_accuracy": _mean(given),
-        "intact_accuracy": _mean(intact),
-        "noisy_accuracy": _mean(noisy),
-        "clean_accuracy": _mean(clean),
-        "corrected_accuracy": _mean(corrected),
-        "hybrid_accuracy": _mean(hybrid),
+    held_out, rows = prepared.validation, prepared.train
+    is_planted = prepared.is_planted
+    kept = slice(None) if is_planted is None else ~is_planted
+    is_wrong, truth = prepared.is_flipped, rows.clean_labels
+    hits: Hits = {
+        "test": None if test is None else test == _truth(prepared.test),
+        "held_out": None
+        if held_out is None or validation is None
+        else validation == held_out.labels,
+        "given": None if train is None else (train == rows.labels)[kept],
+        "true": None if train is None or truth is None else (train == truth)[kept],
+        "is_wrong": None if is_wrong is None else is_wrong[kept],
     }
+    return {measure.key: measure.accuracy(hits) for measure in MEASURES}
 
 
 def predict_logits(
@@ -210,7 +196,3 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
 def _truth(split: Split | None) -> NDArray[np.int64]:
     assert split is not None
     return split.labels if split.clean_labels is None else split.clean_labels
-
-
-def _mean(hits: NDArray[np.bool_] | None) -> float | None:
-    return None if hits is None or len(hits) == 0 else float(hits.mean())

@@ -7,6 +7,7 @@ import numpy as np
 
 from imae.errors import DataError
 from imae.records import EpochDynamics, RunFolder, RunLabels
+from imae.records.measures import HELD_OUT, TEST
 from imae.train.checkpoint import load_checkpoint, save_checkpoint, save_tensors
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics
@@ -109,7 +110,7 @@ class Journal:
             "train_loss": loss / weight if weight else None,
             **evaluate(state, held),
         }
-        validation = row["validation_accuracy"]
+        validation = row[HELD_OUT.key]
         if validation is not None and validation > state.best_validation:
             state.best_validation = validation
             self._save_weights("best", state)
@@ -196,8 +197,8 @@ def summary(history: list[dict[str, Any]]) -> dict[str, Any]:
         {'best': 2, 'best_test': 1, 'final': 2}
     """
     final = history[-1]
-    best_test = _highest(history, "test_accuracy")
-    best = _highest(history, "validation_accuracy") or best_test or final
+    best_test = _highest(history, TEST.key)
+    best = _highest(history, HELD_OUT.key) or best_test or final
     return {"best": best, "best_test": best_test, "final": final}
 
 

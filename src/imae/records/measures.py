@@ -1,0 +1,198 @@
+"""The measures of a run: each with its name, its rows, its direction and how it is computed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Which rows of a part are predicted right, and None for a part that is not predicted:
+#   test      test rows, by their true labels
+#   held_out  held-out rows, by their given labels
+#   given     training rows, by their given labels
+#   true      training rows, by their true labels
+#   is_wrong  not a prediction: training rows whose given label is wrong
+Hits: TypeAlias = Mapping[str, NDArray[np.bool_] | None]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """An accuracy: the share of some rows that are predicted right, in [0, 1].
+
+    Args:
+        key: Name in ``history.jsonl`` and ``result.json``.
+        name: Short name, for columns of CSV files, recipes and files of figures.
+        heading: Title of its column.
+        meaning: What it is, as a clause for pages.
+        parts: Parts of ``Hits`` that are counted together.
+        only: Count only the rows with a wrong or with a right given label.
+        higher_is_better: Direction; None if neither is.
+        title: Title of its figure over training steps; None if it has none.
+        is_summary: Whether reports have a column for it.
+    """
+
+    key: str
+    name: str
+    heading: str
+    meaning: str
+    parts: tuple[str, ...]
+    only: Literal["wrong", "right"] | None = None
+    higher_is_better: bool | None = True
+    title: str | None = None
+    is_summary: bool = True
+
+    def accuracy(self, hits: Hits) -> float | None:
+        """The measure; None if a part is unknown or there is no such row.
+
+        Examples:
+            >>> hits = {"given": np.array([True, False]), "is_wrong": np.array([True, False])}
+            >>> NOISY.accuracy(hits), NOISY.accuracy({})
+            (1.0, None)
+        """
+        known = [part for name in self.parts if (part := hits.get(name)) is not None]
+        if len(known) < len(self.parts):
+            return None
+        counted = np.concatenate(known)
+        if self.only is not None:
+            is_wrong = hits.get("is_wrong")
+            if is_wrong is None:
+                return None
+            counted = counted[is_wrong if self.only == "wrong" else ~is_wrong]
+        return float(counted.mean()) if len(counted) else None
+
+    @property
+    def direction(self) -> str:
+        """What to hope for, in brackets behind a title; empty if nothing."""
+        if self.higher_is_better is None:
+            return ""
+        return f" ({'higher' if self.higher_is_better else 'lower'} is better)"
+
+
+TEST = Measure(
+    key="test_accuracy",
+    name="test",
+    heading="Test",
+    meaning="test rows predicted right.",
+    parts=("test",),
+    title="Test rows",
+)
+HELD_OUT = Measure(
+    key="validation_accuracy",
+    name="held_out",
+    heading="Held-out given labels",
+    meaning="held-out rows predicted as labelled when training ended. It is measured on given "
+    "labels, of which some may be wrong, so it stays below the accuracy on true labels; the "
+    "order of the methods is what it shows.",
+    parts=("held_out",),
+    title="Held-out given labels",
+)
+NOISY = Measure(
+    key="noisy_accuracy",
+    name="noisy",
+    heading="Wrong labels memorised",
+    meaning="training rows with a wrong label that are predicted as that wrong label. Lower is "
+    "better.",
+    parts=("given",),
+    only="wrong",
+    higher_is_better=False,
+    title="Wrong labels memorised",
+)
+
+# In the order of the columns of a table.
+MEASURES = (
+    TEST,
+    HELD_OUT,
+    Measure(
+        key="train_accuracy",
+        name="train",
+        heading="Training rows, given labels",
+        meaning="training rows predicted as labelled.",
+        parts=("given",),
+        higher_is_better=None,
+        title="Training rows under their given labels",
+        is_summary=False,
+    ),
+    Measure(
+        key="intact_accuracy",
+        name="intact",
+        heading="Training rows, true labels",
+        meaning="training rows predicted as what they really are.",
+        parts=("true",),
+        title="Training rows under their true labels",
+        is_summary=False,
+    ),
+    NOISY,
+    Measure(
+        key="clean_accuracy",
+        name="clean",
+        heading="Right labels learned",
+        meaning="training rows with a right label that are predicted as labelled.",
+        parts=("given",),
+        only="right",
+        title="Right labels learned",
+    ),
+    Measure(
+        key="corrected_accuracy",
+        name="corrected",
+        heading="Wrong labels corrected",
+        meaning="training rows with a wrong label that are predicted as what they really are.",
+        parts=("true",),
+        only="wrong",
+    ),
+    Measure(
+        key="hybrid_accuracy",
+        name="hybrid",
+        heading="Hybrid",
+        meaning="test rows and all training rows, together, predicted as what they really are.",
+        parts=("test", "true"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measure at a moment of a run: a number that a table can show.
+
+    Args:
+        name: Short name, for CSV files and recipes.
+        heading: Title of the column.
+        meaning: What it is, as a clause for pages.
+        moment: ``"best_test"`` or ``"final"``: part of ``result.json`` that has it.
+        measure: What is measured.
+    """
+
+    name: str
+    heading: str
+    meaning: str
+    moment: str
+    measure: Measure
+
+
+# "Best" is the paper's: the highest test accuracy at any evaluation. The rest is of the last one.
+COLUMNS = (
+    Column(
+        "best",
+        "Best test",
+        "the highest test accuracy at any evaluation, as the paper counts it. It is chosen by "
+        "looking at the test rows, so nobody can have it in practice.",
+        "best_test",
+        TEST,
+    ),
+    Column("final", "Final test", "the test accuracy when training ended.", "final", TEST),
+    *(
+        Column(each.name, each.heading, each.meaning, "final", each)
+        for each in MEASURES
+        if each is not TEST
+    ),
+)
+
+
+def find_column(name: str) -> Column:
+    """The column of this name.
+
+    Examples:
+        >>> find_column("noisy").measure.key
+        'noisy_accuracy'
+    """
+    return next(column for column in COLUMNS if column.name == name)
