@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
+from imae.data.assemble import Columns, assemble, divide
 from imae.data.features import Table
+from imae.data.split import position_ids, written_ids
 from imae.errors import DataError
 
 
@@ -62,10 +63,10 @@ def test_training_rows_are_needed(parts, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": ["a"]}, "2 rows of inputs but 1 labels"),
-        ({"clean_labels": ["a", "b", "b"]}, "2 rows of inputs but 3 clean labels"),
-        ({"row_ids": position_ids(3)}, "2 rows of inputs but 3 row ids"),
-        ({"weights": np.ones(1, np.float32)}, "2 rows of inputs but 1 weights"),
+        ({"labels": ["a", "b", "b"]}, r"pets.csv: 2 rows but labels of shape \(3,\)"),
+        ({"clean_labels": ["a", "b", "b"]}, r"2 rows but clean labels of shape \(3,\)"),
+        ({"row_ids": position_ids(3)}, r"2 rows but row ids of shape \(3,\)"),
+        ({"weights": np.ones(1, np.float32)}, r"2 rows but weights of shape \(1,\)"),
     ],
 )
 def test_lengths_must_agree(change, message):

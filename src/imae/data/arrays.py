@@ -10,11 +10,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
+from imae.data.assemble import Columns, assemble, divide
 from imae.data.columns import first_unfit
 from imae.data.features import Table
 from imae.data.images import ArrayImages
-from imae.data.split import Data, Inputs
+from imae.data.split import Data, Inputs, position_ids, written_ids
 from imae.errors import DataError
 
 # Real arrays shrink by ten at most; more than this is an attack or nearly all zeros.
@@ -29,11 +29,6 @@ def read_npy(path: Path) -> NDArray[Any]:
 
     Raises:
         DataError: If it is damaged, of another size than it says, or holds Python objects.
-
-    Examples:
-        >>> read_npy(Path("missing.npy"))
-        Traceback (most recent call last):
-        imae.errors.DataError: missing.npy: cannot be read (No such file or directory)
     """
     try:
         with path.open("rb") as file:
@@ -176,7 +171,7 @@ def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
     ``class_names``. A ``.npy`` file holds the inputs; the others are in the same folder under these
     names (``y.npy`` or ``labels.npy`` ...). Without ids a row's id is its position, from 0.
 
-    Images are uint8, shape (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels. Features
+    Images are uint8, shape (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels; features
     are numbers, shape (N, F).
 
     Args:
@@ -201,17 +196,14 @@ def load_array_file(path: Path, *, pad: int = 4, flip: bool = True) -> Data:
                 f"{where}: {len(inputs)} rows of inputs but {name} of shape {values.shape}"
             )
     lists = {name: _list(values) for name, values in arrays.items()}
+    ids, weights = lists.get("row_ids"), arrays.get("weights")
     columns = Columns(
         source=where,
         inputs=inputs,
         labels=lists[label_name],
-        row_ids=written_ids(list(map(str, lists["row_ids"])), source=where)
-        if "row_ids" in lists
-        else position_ids(len(inputs)),
+        row_ids=position_ids(len(inputs)) if ids is None else _ids(ids, where),
         clean_labels=lists.get("clean_labels"),
-        weights=_numbers(arrays["weights"], where).astype(np.float32)
-        if "weights" in arrays
-        else None,
+        weights=None if weights is None else _numbers(weights, where).astype(np.float32),
     )
     splits = list(map(str, lists["split"])) if "split" in lists else None
     class_names = list(map(str, lists["class_names"])) if "class_names" in lists else None
@@ -232,7 +224,7 @@ def read_inputs(path: Path) -> tuple[Inputs, NDArray[np.str_]]:
         return inputs, position_ids(len(inputs))
     if ids.shape != (len(inputs),):
         raise DataError(f"{where}: {len(inputs)} rows of inputs but row_ids of shape {ids.shape}")
-    return inputs, written_ids(list(map(str, _list(ids))), source=where)
+    return inputs, _ids(_list(ids), where)
 
 
 def _read(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -296,6 +288,10 @@ def _numbers(values: NDArray[Any], where: str) -> NDArray[np.float32] | NDArray[
             f"finite and fit float32"
         )
     return values if values.dtype == np.float32 else values.astype(np.float64)
+
+
+def _ids(values: Sequence[object], where: str) -> NDArray[np.str_]:
+    return written_ids(list(map(str, values)), source=where)
 
 
 def _list(values: NDArray[Any]) -> list[object]:

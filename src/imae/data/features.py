@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae.data.split import Inputs
+from imae.data.split import Inputs, hash_rows
 from imae.errors import DataError, import_extra
 
 
@@ -86,6 +86,10 @@ class Table(Inputs):
         digest.update(np.ascontiguousarray(self.values).data)
         return digest.hexdigest()
 
+    def row_keys(self) -> NDArray[np.uint64]:
+        """Hashes of the values of every row."""
+        return hash_rows(row.data for row in np.ascontiguousarray(self.values))
+
 
 NUM_FEATURES = 2**13
 
@@ -148,6 +152,14 @@ class HashedText(Inputs):
         for part in (self.starts, self.features, self.values):
             digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
+
+    def row_keys(self) -> NDArray[np.uint64]:
+        """Hashes of the features of every row."""
+        ends = zip(self.starts[:-1], self.starts[1:], strict=True)
+        return hash_rows(
+            self.features[start:end].tobytes() + self.values[start:end].tobytes()
+            for start, end in ends
+        )
 
     def _entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Places of the entries of these rows, row after row, and the number each row has."""

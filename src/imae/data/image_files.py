@@ -3,6 +3,7 @@
 import hashlib
 import os
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from imae._checks import check_integer
 from imae._draws import row_draws
-from imae.data.split import Inputs
+from imae.data.split import Inputs, hash_rows
 from imae.errors import ArgumentError, DataError, import_extra
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -104,13 +105,18 @@ class ImageFiles(Inputs):
         prepared = ("upright on white", len(self), self.resize, self.crop, self.mean, self.std)
         digest = hashlib.sha256(repr(prepared).encode())
         for name in self.names:
-            path = self.root / name
-            try:
-                content = path.read_bytes()
-            except OSError as error:
-                raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-            digest.update(hashlib.sha256(content).digest())
+            digest.update(hashlib.sha256(_file_bytes(self.root / name)).digest())
         return digest.hexdigest()
+
+    def row_keys(self) -> NDArray[np.uint64]:
+        """Hashes of the bytes of every file; only files of the same size are read for it."""
+        paths = [self.root / name for name in self.names]
+        sizes = [path.stat().st_size for path in paths]
+        repeated = {size for size, count in Counter(sizes).items() if count > 1}
+        return hash_rows(
+            _file_bytes(path) if size in repeated else str(size).encode()
+            for path, size in zip(paths, sizes, strict=True)
+        )
 
     def _crop(self, path: Path, top: int, left: int) -> Any:
         """The crop of the warped image, of which only the crop is ever computed."""
@@ -120,6 +126,13 @@ class ImageFiles(Inputs):
         box = (*box[:2], min(box[2], image.width), min(box[3], image.height))
         bilinear = import_extra("PIL.Image", extra="data").Resampling.BILINEAR
         return image.resize((self.crop, self.crop), bilinear, box=box)
+
+
+def _file_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def normalise(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:

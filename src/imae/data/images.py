@@ -12,7 +12,7 @@ from torch import Tensor
 from imae._checks import check_integer
 from imae._draws import row_draws
 from imae.data.image_files import ImageFiles, decode, normalise
-from imae.data.split import Data, Inputs, Split
+from imae.data.split import Data, Inputs, Split, hash_rows
 from imae.errors import ArgumentError, DataError
 
 
@@ -88,6 +88,10 @@ class ArrayImages(Inputs):
         digest = hashlib.sha256(repr((self.pixels.shape, self.mean, self.std)).encode())
         digest.update(np.ascontiguousarray(self.pixels).data)
         return digest.hexdigest()
+
+    def row_keys(self) -> NDArray[np.uint64]:
+        """Hashes of the pixels of every image."""
+        return hash_rows(np.ascontiguousarray(image).data for image in self.pixels)
 
     def _augment(
         self, pixels: NDArray[np.uint8], rows: NDArray[np.int64], generator: torch.Generator

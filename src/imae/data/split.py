@@ -1,7 +1,8 @@
 """Rows with labels: what every data source returns and everything else reads."""
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae._checks import check_integer, check_interval
-from imae._draws import numpy_generator
-from imae.errors import ArgumentError, DataError
+from imae.errors import DataError
+
+_LONGEST_ID = 512  # ids are an array as wide as the longest
 
 
 class Inputs(ABC):
@@ -59,6 +60,10 @@ class Inputs(ABC):
     @abstractmethod
     def content_hash(self) -> str:
         """Hash of what evaluation sees: every row's content, in order, and its preparation."""
+
+    def row_keys(self) -> NDArray[np.uint64] | None:
+        """A number for each row, shape (N,), that equal rows share; None if it costs too much."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +185,18 @@ class Data:
         )
 
 
+def hash_rows(rows: Iterable[bytes | memoryview]) -> NDArray[np.uint64]:
+    """A number for each row that depends on nothing but its bytes.
+
+    Examples:
+        >>> first, second, third = hash_rows([b"a", b"b", b"a"])
+        >>> first == third, first == second
+        (np.True_, np.False_)
+    """
+    hashes = (hashlib.blake2b(row, digest_size=8).digest() for row in rows)
+    return np.frombuffer(b"".join(hashes), np.uint64)
+
+
 def _check_labels(
     name: str, labels: np.ndarray | None, row_ids: NDArray[np.str_], num_classes: int
 ) -> None:
@@ -206,42 +223,49 @@ def _check_weights(weights: NDArray[np.float32], row_ids: NDArray[np.str_]) -> N
         )
 
 
-def hold_out(
-    split: Split, fraction: float, seed: int, *, purpose: str = "hold out"
-) -> tuple[Split, Split]:
-    """The split in two: what stays and what is held out, with the same share of every given label.
-
-    Each class gives its share rounded down; the rows still missing to ``fraction`` of all come
-    from the classes that lost most by the rounding. Rows keep their order and their ids.
-
-    Args:
-        split: Rows to divide.
-        fraction: Share of the rows to hold out, in (0, 1).
-        seed: Seed of the choice.
-        purpose: What the rows are for; each purpose has a choice of its own under a seed.
-
-    Raises:
-        ArgumentError: If the fraction is outside (0, 1), or leaves either part without a row.
+def position_ids(number: int) -> NDArray[np.str_]:
+    """Ids of rows that have none of their own: their position, counted from 0.
 
     Examples:
-        >>> from imae.data.features import Table
-        >>> labels, names = np.repeat([0, 1], 10), np.arange(20).astype(str)
-        >>> split = Split(Table(np.zeros((20, 1), np.float32)), labels, names, ("x", "y"))
-        >>> train, held = hold_out(split, 0.2, seed=1)
-        >>> len(train), held.labels.tolist()
-        (16, [0, 0, 1, 1])
+        >>> position_ids(3).tolist()
+        ['0', '1', '2']
     """
-    check_interval("fraction", fraction, low=0.0, high=1.0, open_low=True, open_high=True)
-    check_integer("seed", seed, low=0)
-    wanted = round(fraction * len(split))
-    if not 0 < wanted < len(split):
-        raise ArgumentError(f"fraction {fraction:g} of {len(split)} rows leaves a part empty")
-    exact = fraction * np.bincount(split.labels, minlength=split.num_classes)
-    counts = np.floor(exact).astype(np.int64)
-    most_lost = np.argsort(counts - exact, kind="stable")
-    counts[most_lost[: wanted - counts.sum()]] += 1
-    generator = numpy_generator(seed, purpose)
-    is_held = np.zeros(len(split), dtype=bool)
-    for label, count in enumerate(counts):
-        is_held[generator.permutation(np.flatnonzero(split.labels == label))[:count]] = True
-    return split.take(np.flatnonzero(~is_held)), split.take(np.flatnonzero(is_held))
+    return np.arange(number).astype(np.str_)
+
+
+def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
+    """Ids of rows as their source gives them, checked.
+
+    Raises:
+        DataError: If an id is blank, overlong, no UTF-8 text, holds a NUL or appears twice.
+    """
+    seen: dict[str, int] = {}
+    for row, row_id in enumerate(ids):
+        if not row_id.strip():
+            raise DataError(f"{source}: row {row} (counted from 0) has no id")
+        if len(row_id) > _LONGEST_ID or "\0" in row_id:
+            raise DataError(
+                f"{source}: row {row} (counted from 0) has an id of {len(row_id)} characters; ids "
+                f"have at most {_LONGEST_ID} and no NUL"
+            )
+        if not _is_utf8(row_id):
+            raise DataError(
+                f"{source}: row {row} (counted from 0) has an id that is not UTF-8 text, so no "
+                f"report could hold it: {row_id!r}; rename it"
+            )
+        if row_id in seen:
+            raise DataError(
+                f"{source}: row id {row_id!r} appears twice, in rows {seen[row_id]} and {row} "
+                f"(counted from 0)"
+            )
+        seen[row_id] = row
+    return np.array(ids, dtype=np.str_)
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether it can be written; the name of a file need not be UTF-8 on Linux."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
 from imae.data.arrays import read_inputs
-from imae.data.assemble import position_ids, written_ids
 from imae.data.columns import ID_NAMES, LABEL_NAMES, ColumnFile, listing, only_column
 from imae.data.features import HashedText, Table, hash_text
 from imae.data.folder import check_present, images_below
@@ -20,7 +19,7 @@ from imae.data.images import ArrayImages, read_into_memory
 from imae.data.loading import existing_path, layout_of, load
 from imae.data.preparation import standardise
 from imae.data.sources.catalog import SOURCES
-from imae.data.split import Data, Inputs, Split
+from imae.data.split import Data, Inputs, Split, position_ids, written_ids
 from imae.data.table import as_texts, open_columns
 from imae.data.torch_dataset import DatasetInputs, inputs_in_memory
 from imae.errors import DataError

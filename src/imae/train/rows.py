@@ -17,6 +17,7 @@ from imae.data import (
     extract_features,
     hold_out,
     load,
+    sample_rows,
 )
 from imae.data.preparation import describe_preparation, fit_preparation, without_rows
 from imae.data.sources.archive import data_root
@@ -186,7 +187,7 @@ def prepare(config: Config) -> Prepared:
 def _sampled(train: Split, rows: int, seed: int) -> Split:
     if rows >= len(train):
         raise ArgumentError(f"data.rows: {rows} of {len(train)} training rows; leave it out")
-    return hold_out(train, rows / len(train), seed, purpose="rows")[1]
+    return sample_rows(train, rows, seed)
 
 
 def _is_truth_known(train: Split, config: Config) -> bool:
