@@ -1,0 +1,192 @@
+"""The page on which people review suspect rows: offline, one file or a folder of files."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from imae.audit.cards import (
+    Sample,
+    Serving,
+    confusion,
+    in_conflict,
+    list_pairs,
+    make_cards,
+    page_data,
+    suspects,
+)
+from imae.audit.check import Checked
+from imae.audit.preview import Previewer, no_previews
+from imae.audit.result import Audit
+from imae.errors import ArgumentError
+from imae.records.files import whole_file
+from imae.report.formats import percent, printable
+from imae.report.page import build_environment, policy
+
+PAGE_SIZE = 500  # suspects on one page
+MOST_PREVIEWS = 2000  # rows with a picture or text, over all pages
+_SCRIPTS = ("decisions.js", "search.js", "review.js")
+
+
+def write_review(
+    audit: Audit,
+    out: str | os.PathLike[str],
+    *,
+    preview: Previewer = no_previews,
+    most_previews: int = MOST_PREVIEWS,
+    checked: Checked | None = None,
+) -> list[Path]:
+    """Writes the review page, or for many suspects a folder of pages.
+
+    Args:
+        audit: The audit.
+        out: File of the page, ``.html``. With more than ``PAGE_SIZE`` suspects the pages are
+            files in a folder beside it, of the same name without its ending.
+        preview: Makes the preview of a row.
+        most_previews: Only so many of the most suspect rows get a preview.
+        checked: What a person found in a sample, if somebody looked.
+
+    Returns:
+        The files that were written, the one to open first.
+
+    Raises:
+        ArgumentError: If ``out`` has another ending.
+        MissingExtraError: If jinja2 is not installed.
+    """
+    path = Path(out)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ArgumentError(f"the page must end in .html, got {path}")
+    num_parts = num_pages(audit)
+    files = (
+        [path]
+        if num_parts == 1
+        else [path.with_suffix("") / page_name(n) for n in range(num_parts)]
+    )
+    for part, file in enumerate(files):
+        text = render(
+            audit, part=part, preview=preview, most_previews=most_previews, checked=checked
+        )
+        with whole_file(file) as opened:
+            opened.write(text.encode("utf-8"))
+    for old in path.with_suffix("").glob("page-*.html"):  # of an audit with more suspects
+        if old not in files:
+            old.unlink()
+    return files
+
+
+def write_check_page(
+    audit: Audit,
+    sample: Sample,
+    out: str | os.PathLike[str],
+    *,
+    preview: Previewer = no_previews,
+) -> Path:
+    """Writes the page on which a person judges a random sample of the flagged rows."""
+    text = render(audit, sample=sample, preview=preview)
+    with whole_file(out) as file:
+        file.write(text.encode("utf-8"))
+    return Path(out)
+
+
+def num_pages(audit: Audit) -> int:
+    """Number of pages that the suspects take, at least 1."""
+    return max(1, -(-len(suspects(audit)) // PAGE_SIZE))
+
+
+def page_name(part: int) -> str:
+    """File name of a page of several, counted from 0.
+
+    Examples:
+        >>> page_name(0)
+        'page-0001.html'
+    """
+    return f"page-{part + 1:04d}.html"
+
+
+def render(
+    audit: Audit,
+    *,
+    part: int = 0,
+    sample: Sample | None = None,
+    serving: Serving | None = None,
+    preview: Previewer = no_previews,
+    most_previews: int = MOST_PREVIEWS,
+    checked: Checked | None = None,
+) -> str:
+    """A page as text.
+
+    Args:
+        audit: The audit.
+        part: Which page of several, counted from 0.
+        sample: For the check: the sample, which is then all that is shown.
+        serving: For a page from a server: what was decided before.
+        preview: Makes the preview of a row.
+        most_previews: Only so many of the most suspect rows get a preview.
+        checked: What a person found in a sample.
+    """
+    environment = build_environment("imae.audit", "imae.report")
+    everything = suspects(audit)
+    start = part * PAGE_SIZE
+    rows = everything[start : start + PAGE_SIZE] if sample is None else sample.rows
+    first = most_previews - start if sample is None else len(rows)
+    names = [printable(name) for name in audit.class_names]
+    further = ["img-src data:", *(["connect-src 'self'"] if serving is not None else [])]
+    return str(
+        environment.get_template("review.html").render(
+            policy=policy(
+                environment,
+                styles=("page.css", "review.css"),
+                scripts=_SCRIPTS,
+                further=further,
+            ),
+            title="check" if sample is not None else f"{len(everything)} suspects",
+            verdict=_verdict(audit, len(everything), sample),
+            is_check=sample is not None,
+            is_served=serving is not None,
+            checked=None if checked is None else checked.sentence(),
+            numbers=_numbers(audit, len(everything)),
+            part=part,
+            num_parts=1 if sample is not None else num_pages(audit),
+            page_name=page_name,
+            classes=names,
+            pairs=list_pairs(audit, rows, names),
+            confusion=confusion(audit, everything, names),
+            cards=make_cards(audit, rows, names, preview, first),
+            hidden_previews=sample is None and len(everything) > most_previews > 0,
+            num_previews=most_previews,
+            data=page_data(audit, rows, names, sample, serving),
+        )
+    )
+
+
+def _verdict(audit: Audit, num_suspects: int, sample: Sample | None) -> str:
+    if sample is not None:
+        flagged = int(audit.is_flagged.sum())
+        return (
+            f"Judge all {len(sample.rows)} rows, drawn at random from the {flagged:,} flagged "
+            "ones. Without a person no method can promise how many of them are wrong."
+        )
+    low, high = percent(audit.noise_rate_low), percent(audit.noise_rate_high)
+    return (
+        f"About {percent(audit.noise_rate)}% of {len(audit):,} labels are wrong (95% interval "
+        f"{low}% to {high}%); {num_suspects:,} rows are worth a look."
+    )
+
+
+def _numbers(audit: Audit, num_suspects: int) -> list[dict[str, str]]:
+    conflicts = len(np.unique(audit.group[in_conflict(audit)]))
+    interval = f"{percent(audit.noise_rate_low)} to {percent(audit.noise_rate_high)}"
+    return [
+        {"words": "rows to review", "value": f"{num_suspects:,}", "range": ""},
+        {
+            "words": "of the labels are wrong, estimated",
+            "value": f"{percent(audit.noise_rate)}%",
+            "range": interval,
+        },
+        {"words": "rows fit no class", "value": f"{audit.fits_no_class.sum():,}", "range": ""},
+        {
+            "words": "groups of near-identical rows with different labels",
+            "value": f"{conflicts:,}",
+            "range": "",
+        },
+    ]

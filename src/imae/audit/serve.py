@@ -1,0 +1,228 @@
+"""The review page from this machine to itself, with decisions written as they are made."""
+
+import hmac
+import http.server
+import json
+import secrets
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from imae.audit.cards import Sample, Serving
+from imae.audit.decisions import (
+    DECISIONS,
+    Decision,
+    identity,
+    read_decisions,
+    write_decisions,
+)
+from imae.audit.page import num_pages, page_name, render
+from imae.audit.preview import Previewer, no_previews
+from imae.audit.result import Audit
+from imae.errors import DataError
+
+_HOST = "127.0.0.1"
+_MOST_BYTES = 16_000_000  # of a request
+_LONGEST_TIME = 40  # characters of a time
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+}
+
+
+class Review:
+    """The decisions about one audit, in memory and in a file.
+
+    Args:
+        audit: The audit.
+        path: File of the decisions; those that it holds already are kept.
+        sample: For the check: the sample, which is then all that is shown.
+        preview: Makes the preview of a row.
+
+    Raises:
+        DataError: If the file is not of this audit, or damaged.
+    """
+
+    def __init__(
+        self,
+        audit: Audit,
+        path: Path,
+        *,
+        sample: Sample | None = None,
+        preview: Previewer = no_previews,
+    ) -> None:
+        self.audit = audit
+        self.path = path
+        self.sample = sample
+        self.preview = preview
+        self.identity = identity(audit)
+        self.decisions = read_decisions(audit, [path]) if path.exists() else {}
+        self._places = {row_id: place for place, row_id in enumerate(audit.row_ids.tolist())}
+        self._numbers = {name: number for number, name in enumerate(audit.class_names)}
+        self._lock = threading.Lock()
+
+    @property
+    def num_parts(self) -> int:
+        """Number of pages."""
+        return 1 if self.sample is not None else num_pages(self.audit)
+
+    def page(self, part: int) -> str:
+        """The page with what was decided so far."""
+        with self._lock:
+            saved = dict(self.decisions)
+        return render(
+            self.audit,
+            part=part,
+            sample=self.sample,
+            serving=Serving(saved),
+            preview=self.preview,
+        )
+
+    def change(self, content: object) -> None:
+        """Takes decisions of a page over and writes the file, all or none of them.
+
+        Args:
+            content: What the page sent: ``identity`` and ``changes``, each with ``row_id``,
+                ``decision`` (None to take it back), ``label`` and ``time``.
+
+        Raises:
+            DataError: If it is from the page of another run, or names an unknown row or class.
+        """
+        changes = self._checked(content)
+        with self._lock:
+            changed = dict(self.decisions)
+            for row, decision in changes:
+                changed.pop(row, None)  # the last decision comes last
+                if decision is not None:
+                    changed[row] = decision
+            write_decisions(self.audit, changed, self.path)
+            self.decisions = changed
+
+    def _checked(self, content: object) -> list[tuple[int, Decision | None]]:
+        if not isinstance(content, dict) or not isinstance(content.get("changes"), list):
+            raise DataError("the request holds no decisions")
+        if content.get("identity") != self.identity:
+            raise DataError("this page is of another run or of other labels; load it again")
+        return [self._change(each) for each in content["changes"]]
+
+    def _change(self, each: object) -> tuple[int, Decision | None]:
+        if not isinstance(each, dict):
+            raise DataError("the request holds something that is not a decision")
+        row_id, name = each.get("row_id"), each.get("decision")
+        label, time = each.get("label"), each.get("time")
+        if not isinstance(row_id, str) or row_id not in self._places:
+            raise DataError(f"row {row_id!r} is not a row of this run")
+        row = self._places[row_id]
+        if name is None:
+            return row, None
+        if name not in DECISIONS:
+            raise DataError(f"row {row_id!r}: {name!r} is not a decision")
+        number = None
+        if name in ("accept", "relabel"):
+            if not isinstance(label, str) or label not in self._numbers:
+                raise DataError(f"row {row_id!r}: {label!r} is not one of the classes")
+            number = self._numbers[label]
+        shown_time = time[:_LONGEST_TIME] if isinstance(time, str) and time.isprintable() else ""
+        return row, Decision(name, number, "person", shown_time)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves a review to this machine only, to whoever knows the token in the address.
+
+    Args:
+        review: What is reviewed.
+        port: Port, or 0 for any that is free.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, review: Review, *, port: int = 0) -> None:
+        self.review = review
+        self.token = secrets.token_urlsafe(32)
+        super().__init__((_HOST, port), _Handler)
+
+    @property
+    def address(self) -> str:
+        """The address to open, token included."""
+        return f"http://{_HOST}:{self.server_port}/{self.token}/"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """What a browser on this machine may call the server."""
+        return (f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}")
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Keeps quiet about a browser that went away."""
+        del request, client_address
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+    server_version = "imae"
+    sys_version = ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        self._answer(self._get)
+
+    def do_POST(self) -> None:
+        self._answer(self._post)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        del format, args  # the terminal is for the user
+
+    def _answer(self, respond: Callable[[str], None]) -> None:
+        """Answers if the request comes from this machine's browser and knows the token."""
+        if self.headers.get("Host") not in self.server.hosts:
+            self._send(403, "this server answers to its own machine only")
+            return
+        token, _, place = self.path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode(), self.server.token.encode()):
+            self._send(403, "the address lacks its token; take the one that imae printed")
+            return
+        respond(place)
+
+    def _get(self, place: str) -> None:
+        parts = {"": 0} | {page_name(part): part for part in range(self.server.review.num_parts)}
+        if place not in parts:
+            self._send(404, "there is no such page")
+            return
+        self._send(200, self.server.review.page(parts[place]), kind="text/html")
+
+    def _post(self, place: str) -> None:
+        origin = self.headers.get("Origin")
+        length = self.headers.get("Content-Length", "")
+        if origin is not None and origin not in [f"http://{host}" for host in self.server.hosts]:
+            self._send(403, "decisions are taken from the served page only")
+        elif place != "decisions" or self.headers.get_content_type() != "application/json":
+            self._send(404, "only decisions can be sent, as JSON")
+        elif not length.isdecimal() or int(length) > _MOST_BYTES:
+            self._send(413, f"a request has at most {_MOST_BYTES} bytes")
+        else:
+            self._save(self.rfile.read(int(length)))
+
+    def _save(self, body: bytes) -> None:
+        try:
+            self.server.review.change(json.loads(body))
+        except DataError as error:
+            self._send(409, str(error))
+        except (ValueError, RecursionError):
+            self._send(400, "the request is not JSON")
+        except OSError as error:
+            self._send(500, f"the decisions cannot be written ({error.strerror or error})")
+        else:
+            self._send(204, "")
+
+    def _send(self, code: int, text: str, *, kind: str = "text/plain") -> None:
+        content = text.encode("utf-8")
+        self.send_response(code)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)

@@ -1,0 +1,364 @@
+"""A whole round of review in a real browser."""
+
+import csv
+import io
+import shutil
+
+import numpy as np
+import pytest
+
+from imae.audit.cards import Sample, suspects
+from imae.audit.check import lower_bound
+from imae.audit.correct import correct, corrected_labels
+from imae.audit.decisions import read_decisions
+from imae.audit.page import write_check_page, write_review
+from imae.audit.preview import Preview
+from imae.audit.serve import Review, Server
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WATCH = """
+window.refused = [];
+addEventListener("securitypolicyviolation", event => refused.push(event.violatedDirective));
+"""
+HOSTILE = (
+    '<img src=x onerror="window.hit=1">',
+    "</script><script>window.hit=1</script>",
+    "\"'><svg onload=window.hit=1>",
+    "=HYPERLINK(1)",
+)
+NOTHING = ([], 0, [], [])
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+class Opened:
+    """A page in the browser and all that it did."""
+
+    def __init__(self, context, address):
+        self.page = context.new_page()
+        self.page.add_init_script(WATCH)
+        self.dialogs, self.requests, self.errors = [], [], []
+        self.page.on("dialog", lambda dialog: (self.dialogs.append(1), dialog.dismiss()))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda message: self.errors.append(message.text))
+        self.address = address
+        self.page.goto(address)
+
+    def did(self):
+        """Dialogs, scripts that ran, requests beyond the page, and refusals and errors."""
+        hit = self.page.evaluate("window.hit || 0")
+        others = [
+            url
+            for url in self.requests
+            if url != self.address and not url.startswith(("data:", "blob:"))
+        ]
+        return self.dialogs, hit, others, self.page.evaluate("window.refused") + self.errors
+
+    def press(self, *keys):
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    @property
+    def status(self):
+        return self.page.locator("#status").inner_text()
+
+    @property
+    def current(self):
+        return int(self.page.locator(".card[aria-current]").get_attribute("data-index"))
+
+    @property
+    def verdicts(self):
+        return [each.inner_text() for each in self.page.locator("[data-verdict]").all()]
+
+    def download(self, path):
+        with self.page.expect_download() as waiting:
+            self.page.get_by_role("button", name="Download").click()
+        waiting.value.save_as(path)
+        return path
+
+
+@pytest.fixture
+def open_page(browser):
+    contexts = []
+
+    def open_(address, *, context=None, **options):
+        if context is None:
+            contexts.append(browser.new_context(**options))
+        return Opened(context or contexts[-1], address)
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def review(make_audit, tmp_path):
+    """An audit whose names are attacks, and its page."""
+    audit = make_audit(class_names=HOSTILE, prefix="<script>window.hit=1</script>&,\"'")
+    (path,) = write_review(
+        audit, tmp_path / "review.html", preview=lambda row_id: Preview(text=f"text of {row_id}")
+    )
+    return audit, path
+
+
+def test_a_whole_round(review, open_page, tmp_path):
+    audit, path = review
+    rows = suspects(audit).tolist()
+    opened = open_page(path.as_uri())
+    opened.press("a", "x", "n", "Space", "f")
+    assert opened.status == "5 of 11 decided"
+    assert opened.verdicts[1:5] == ["kept", "no class", "skipped", "set apart"]
+    assert opened.current == 5
+    opened.press("Backspace")
+    assert (opened.status, opened.current) == ("4 of 11 decided", 4)
+    opened.press("ArrowRight", "ArrowRight", "ArrowLeft")
+    assert (opened.status, opened.current) == ("4 of 11 decided", 5)
+    opened.press("1")
+    opened.press("s", "Shift+ArrowRight", "Shift+ArrowRight")
+    assert opened.status == "5 of 11 decided, 3 selected"
+    opened.press("a")
+    assert opened.status == "8 of 11 decided"
+    opened.press("Backspace")
+    assert opened.status == "5 of 11 decided"
+    opened.press("/")
+    opened.page.keyboard.type("HYPER")  # h is the key for help, and is not while typing
+    opened.press("Enter")
+    assert opened.status == "6 of 11 decided"
+    file = opened.download(tmp_path / "decisions.csv")
+    assert opened.did() == NOTHING
+    decisions = read_decisions(audit, [file])
+    assert {row: each.decision for row, each in decisions.items()} == {
+        rows[0]: "accept",
+        rows[1]: "keep",
+        rows[2]: "no_class",
+        rows[3]: "skip",
+        rows[5]: "relabel" if audit.given[rows[5]] != 0 else "keep",
+        rows[6]: "relabel" if audit.given[rows[6]] != 3 else "keep",
+    }
+    labels = corrected_labels(audit, correct(audit, decisions))
+    assert labels[rows[0]] == audit.suggested[rows[0]]
+    assert labels[rows[2]] == -1
+    assert (labels[rows[5]], labels[rows[6]]) == (0, 3)
+    assert np.array_equal(np.delete(labels, rows[:7]), np.delete(audit.given, rows[:7]))
+
+
+def test_the_file_is_plain_csv_without_formulas(review, open_page, tmp_path):
+    opened = open_page(review[1].as_uri())
+    opened.page.get_by_role("button", name="Select all shown").click()
+    opened.press("4")
+    content = opened.download(tmp_path / "decisions.csv").read_bytes()
+    assert content.count(b"\r\n") == content.count(b"\n") == 12
+    cells = [cell for row in csv.reader(io.StringIO(content.decode())) for cell in row]
+    assert "'=HYPERLINK(1)" in cells
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+
+
+def test_decisions_survive_closing_the_page(review, open_page):
+    _, path = review
+    first = open_page(path.as_uri())
+    first.press("a", "x")
+    context = first.page.context
+    first.page.close()
+    again = open_page(path.as_uri(), context=context)
+    assert (again.status, again.current) == ("2 of 11 decided", 2)
+    again.press("Backspace")
+    assert again.status == "1 of 11 decided"
+
+
+def test_pages_of_one_run_share_their_decisions(review, open_page, tmp_path, make_audit):
+    _, path = review
+    one = open_page(path.as_uri())
+    two = open_page(path.as_uri(), context=one.page.context)
+    one.press("x")
+    two.page.wait_for_function("document.querySelector('#status').textContent.startsWith('1 of')")
+    (other,) = write_review(make_audit(prefix="other"), tmp_path / "other.html")
+    assert open_page(other.as_uri(), context=one.page.context).status == "0 of 11 decided"
+
+
+def test_keys_do_not_fire_while_typing_or_with_a_modifier(review, open_page):
+    opened = open_page(review[1].as_uri())
+    opened.press("/")
+    opened.page.keyboard.type("axnf 1")
+    opened.press("Backspace", "Escape")
+    opened.press("Control+a", "Alt+x", "Meta+n")
+    opened.page.locator("select[name=class]").focus()
+    opened.page.keyboard.type("xa")
+    opened.page.locator("input[name=certainty]").focus()
+    opened.press("ArrowRight", "a")
+    opened.press("h")
+    opened.page.locator(".card").first.click()
+    opened.press("h", "a", "x")  # the help is open
+    assert opened.page.locator("#help").is_visible()
+    opened.press("Escape")
+    assert opened.status == "0 of 11 decided"
+
+
+def test_shift_and_a_digit_are_the_classes_from_eleven_on(make_audit, open_page, tmp_path):
+    audit = make_audit(class_names=tuple(f"kind {number}" for number in range(1, 25)))
+    audit.given[:] = 23
+    (path,) = write_review(audit, tmp_path / "review.html")
+    opened = open_page(path.as_uri())
+    opened.press("1", "0", "Shift+1", "Shift+0")
+    assert opened.verdicts[:4] == ["→ kind 1", "→ kind 10", "→ kind 11", "→ kind 20"]
+    opened.press("/")
+    opened.page.keyboard.type("ind 2")
+    opened.press("ArrowDown", "Enter")
+    assert opened.verdicts[4] == "→ kind 20"
+
+
+def test_word_buttons_do_what_keys_do(review, open_page):
+    opened = open_page(review[1].as_uri())
+    for name in ("Accept", "Keep", "No class", "Skip", "Set apart", "Undo"):
+        opened.page.locator("#bar").get_by_role("button", name=name).click()
+    assert opened.status == "4 of 11 decided"
+    opened.press("Space")  # belongs to the row, not to the button that was clicked
+    assert opened.verdicts[4] == "skipped"
+    opened.page.locator("#bar").get_by_role("button", name="Other class").click()
+    opened.page.locator("#search-list li").nth(1).click()
+    assert opened.status == "6 of 11 decided"
+
+
+def test_rows_are_selected_by_mouse_and_by_group(review, open_page):
+    opened = open_page(review[1].as_uri())
+    opened.page.locator(".alike").first.click()
+    assert opened.status.endswith("3 selected")
+    opened.press("Escape")
+    opened.page.locator(".card").nth(2).click(position={"x": 20, "y": 60})
+    opened.page.locator(".card").nth(5).click(modifiers=["Shift"], position={"x": 20, "y": 60})
+    assert opened.status.endswith("4 selected")
+    opened.page.locator(".card input").nth(3).uncheck()
+    assert opened.status.endswith("3 selected")
+    opened.press("x")
+    assert [number for number, words in enumerate(opened.verdicts) if words] == [2, 4, 5]
+
+
+def test_filters_show_what_they_say(review, open_page):
+    audit, path = review
+    rows = suspects(audit)
+    opened = open_page(path.as_uri())
+    shown = opened.page.locator(".card:visible")
+    opened.page.locator("select[name=kind]").select_option("none")
+    assert shown.count() == 2
+    opened.page.get_by_role("button", name="Reset").click()
+    opened.page.wait_for_function("document.querySelectorAll('.card:not([hidden])').length === 11")
+    opened.page.locator("select[name=class]").select_option("1")
+    suggested = np.where(audit.fits_no_class, -1, audit.suggested)
+    assert shown.count() == ((audit.given == 1) | (suggested == 1))[rows].sum()
+    opened.page.locator("select[name=class]").select_option("")
+    opened.page.locator("input[name=certainty]").fill("90")
+    assert shown.count() == (audit.wrong_probability[rows] >= 0.9).sum()
+    button = opened.page.locator(".confusion button").first
+    number = int(button.inner_text())
+    button.click()
+    assert shown.count() == number
+    opened.press("x")
+    opened.page.locator("select[name=kind]").select_option("decided")
+    assert shown.count() == 1
+    assert opened.did() == NOTHING
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_round_on_a_phone(review, open_page, tmp_path, scheme):
+    audit, path = review
+    opened = open_page(
+        path.as_uri(),
+        viewport={"width": 390, "height": 844},
+        color_scheme=scheme,
+        has_touch=True,
+        is_mobile=True,
+    )
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
+    card = opened.page.locator(".card").first.bounding_box()
+    assert card["y"] < 600  # the suspects are on the first screen
+    for name in ("Accept", "Keep", "No class"):
+        button = opened.page.locator("#bar").get_by_role("button", name=name)
+        assert button.bounding_box()["height"] >= 44
+        button.tap()
+    assert opened.status == "3 of 11 decided"
+    assert len(read_decisions(audit, [opened.download(tmp_path / "phone.csv")])) == 3
+    assert opened.did() == NOTHING
+
+
+def test_the_check_states_the_bound_that_python_computes(make_audit, open_page, tmp_path):
+    audit = make_audit(400)
+    sample = Sample(np.flatnonzero(audit.is_flagged)[:30], 0.9)
+    opened = open_page(write_check_page(audit, sample, tmp_path / "check.html").as_uri())
+    bound = opened.page.locator("#bound")
+    assert bound.inner_text() == "0 of 30 judged; the bound needs all of them."
+    opened.press("x", "x", *["1"] * 4, "Space")
+    wrong = sum("→" in words for words in opened.verdicts)
+    opened.page.get_by_role("button", name="Select all shown").click()
+    for _ in range(7):
+        opened.page.locator(".card.selected input").first.uncheck()
+    opened.press("n")
+    expected = 100 * lower_bound(wrong + 23, 30, confidence=0.9)
+    assert f"with 90% confidence at least {expected:.1f}% of all 100" in bound.inner_text()
+
+
+def test_a_served_page_writes_decisions_as_they_are_made(review, open_page, tmp_path, serve):
+    audit, _ = review
+    file = tmp_path / "run" / "decisions.csv"
+    opened = open_page(serve(Review(audit, file)).address)
+    with opened.page.expect_response("**/decisions"):
+        opened.press("a")
+    with opened.page.expect_response("**/decisions"):
+        opened.press("x")
+    rows = suspects(audit).tolist()
+    kinds = {row: each.decision for row, each in read_decisions(audit, [file]).items()}
+    assert kinds == {rows[0]: "accept", rows[1]: "keep"}
+    with opened.page.expect_response("**/decisions"):
+        opened.press("Backspace")
+    assert list(read_decisions(audit, [file])) == [rows[0]]
+    _, hit, requests, errors = opened.did()
+    assert (hit, errors) == (0, [])
+    assert all(url.startswith(opened.address) for url in requests)
+    later = open_page(serve(Review(audit, file)).address)
+    assert later.status == "1 of 11 decided"
+
+
+def test_a_server_that_is_gone_is_said(review, open_page, tmp_path, serve):
+    server = serve(Review(review[0], tmp_path / "decisions.csv"))
+    opened = open_page(server.address)
+    server.shutdown()
+    server.server_close()
+    opened.press("a")
+    opened.page.get_by_text("Not saved: the server does not answer").wait_for()
+
+
+@pytest.fixture
+def serve():
+    import threading
+
+    running = []
+
+    def start(review):
+        server = Server(review)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        running.append((server, thread))
+        return server
+
+    yield start
+    for server, thread in running:
+        server.shutdown()
+        server.server_close()
+        thread.join()
