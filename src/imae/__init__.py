@@ -7,23 +7,14 @@ from imae.errors import ArgumentError as ArgumentError
 from imae.errors import DataError as DataError
 from imae.errors import ImaeError as ImaeError
 from imae.errors import MissingExtraError as MissingExtraError
-from imae.losses import AGCELoss as AGCELoss
 from imae.losses import BootstrapLoss as BootstrapLoss
-from imae.losses import CCELoss as CCELoss
 from imae.losses import CorrectedLoss as CorrectedLoss
 from imae.losses import CurveLoss as CurveLoss
 from imae.losses import DFTLoss as DFTLoss
-from imae.losses import DMLoss as DMLoss
-from imae.losses import FocalLoss as FocalLoss
-from imae.losses import ForwardSymmetricLoss as ForwardSymmetricLoss
-from imae.losses import GCELoss as GCELoss
-from imae.losses import ICCELoss as ICCELoss
 from imae.losses import IMAELoss as IMAELoss
 from imae.losses import LabelSmoothingLoss as LabelSmoothingLoss
-from imae.losses import MAELoss as MAELoss
 from imae.losses import NormalizedCELoss as NormalizedCELoss
-from imae.losses import SLLoss as SLLoss
-from imae.losses import TruncatedGCELoss as TruncatedGCELoss
+from imae.losses import __getattr__ as __getattr__  # a module for each curve
 from imae.losses import bound_logits as bound_logits
 from imae.losses import curve_loss as curve_loss
 from imae.losses import linear_curve_loss as linear_curve_loss

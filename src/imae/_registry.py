@@ -2,7 +2,9 @@
 
 import difflib
 import importlib
+import inspect
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -46,6 +48,7 @@ class Entry(Generic[Built]):
         summary: One line for listings.
         reference: Author, title, venue and year, or an empty string for our own.
         defaults: Keywords of ``build`` with the values used when none is given.
+        title: Name in the headings of tables; the name by default.
     """
 
     name: str
@@ -53,6 +56,22 @@ class Entry(Generic[Built]):
     summary: str
     reference: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.title:
+            object.__setattr__(self, "title", self.name)
+
+
+def defaults_of(build: Callable[..., object]) -> dict[str, Any]:
+    """The arguments of a function or class that have a default, with their defaults.
+
+    Examples:
+        >>> defaults_of(lambda x, size=3, *, shape="round": None)
+        {'size': 3, 'shape': 'round'}
+    """
+    parameters = inspect.signature(build).parameters.values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
 
 
 class Catalog(Generic[Built]):
@@ -116,3 +135,33 @@ class Catalog(Generic[Built]):
                 takes = ", ".join(entry.defaults) or "no arguments"
                 raise ArgumentError(f"{self.kind} {name!r} takes {takes}; got {argument!r}")
         return entry.build(**{**entry.defaults, **arguments})
+
+
+def exports(
+    package: str, objects: Mapping[str, object]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The functions ``__getattr__`` and ``__dir__`` of a package that shows objects by name.
+
+    A package re-exports both, and what a catalog lists is importable from the package without
+    being named there a second time.
+
+    Args:
+        package: Name of the package.
+        objects: What it shows besides its own names.
+
+    Examples:
+        >>> find, names = exports("imae", {"answer": 42})
+        >>> find("answer"), "answer" in names()
+        (42, True)
+    """
+
+    def find(name: str) -> Any:
+        try:
+            return objects[name]
+        except KeyError:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *objects})
+
+    return find, names

@@ -11,7 +11,7 @@ from imae.curves.curve import SATURATED
 
 CLASSES = [
     value
-    for value in vars(imae.curves).values()
+    for value in (getattr(imae.curves, name) for name in dir(imae.curves))
     if inspect.isclass(value) and issubclass(value, Curve) and value is not Curve
 ]
 OURS = (Sum, Scale, Window)

@@ -12,7 +12,11 @@ ENTRIES = pytest.mark.parametrize("entry", CURVES, ids=lambda entry: entry.name)
 
 def test_every_leaf_is_listed():
     listed = {entry.build for entry in CURVES}
-    public = {value for value in vars(imae.curves).values() if isinstance(value, type)}
+    public = {
+        value
+        for value in (getattr(imae.curves, name) for name in dir(imae.curves))
+        if isinstance(value, type)
+    }
     leaves = {value for value in public if issubclass(value, Curve)}
     assert listed == leaves - {Curve, Sum, Scale, Window, FromWeight}
 

@@ -50,6 +50,7 @@ class Reference:
         self.generator = [method.generator.get_buffer(f"value_{k}").clone() for k in range(6)]
         self.critic = [method.critic.get_buffer(f"value_{k}").clone() for k in range(4)]
         self.squares = {}
+        self.steps = {}
         self.mask = torch.tensor([1.0, 1, 0, 1, 1, 1, 0, 1, 1])
         self.step_number = 0
 
@@ -76,14 +77,16 @@ class Reference:
     def rmsprop(self, name, values, loss, rate):
         leaves = [value.clone().requires_grad_() for value in values]
         loss(leaves).backward()
-        squares = self.squares.setdefault(name, [torch.ones_like(value) for value in values])
+        squares = self.squares.setdefault(name, [torch.zeros_like(value) for value in values])
+        self.steps[name] = self.steps.get(name, 0) + 1
         for value, square, leaf in zip(values, squares, leaves, strict=True):
             square.mul_(0.9).add_(0.1 * leaf.grad**2)
-            value.sub_(rate * leaf.grad / (square + 1e-10).sqrt())
+            seen = 1 - 0.9 ** self.steps[name]
+            value.sub_(rate * leaf.grad / (square / seen + 1e-10).sqrt())
 
     def step(self, logits, target, rate):
         noise = torch.randn(
-            7, len(logits), 10, generator=torch_generator(5, "masking", self.step_number)
+            7, len(logits), 10, generator=torch_generator(5, "masking", 5 * self.step_number)
         )
 
         def of_generator(g):
@@ -118,10 +121,10 @@ def assert_players_are(method, reference):
 
 
 def test_the_game_is_played_as_written_out():
-    method = playing(rate=0.6)
+    method = playing(rate=0.004)
     reference = Reference(method)
     # Two of four epochs are game, a batch is 5 of 12 rows.
-    rate = 0.6 * 5 / (12 * 2)
+    rate = 0.004 * 5 / (12 * 2)
     for step in range(4):
         batch = rows(draw(5, C, seed=20 + step))
         expected = reference.step(batch.logits, batch.target, rate)
@@ -129,33 +132,55 @@ def test_the_game_is_played_as_written_out():
         assert_players_are(method, reference)
 
 
-def test_the_network_is_trained_by_the_drawn_matrices_alone():
+def test_a_short_game_takes_small_steps():
+    method = playing(rate=1.5)
+    before = method.generator.value_5.clone()
+    method(rows())
+    # The fit takes steps of 0.001; one of 1.5 * 5 / 24 would undo it.
+    assert 0 < float((method.generator.value_5 - before).abs().max()) < 0.0011
+
+
+def test_rows_of_weight_0_do_not_count_in_the_game():
+    counted, repeated = playing(), playing()
+    extra = torch.tensor([7, 2, 11, 3])
+    logits = draw(4, C, seed=1)
+    noisy = logits.clone()
+    noisy[3] += 100 * draw(C, seed=2)
+    weight = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    counted(Rows(logits, LABELS[extra], extra, weight=weight))
+    repeated(Rows(noisy, LABELS[extra], extra, weight=weight))
+    for k in range(6):
+        name = f"value_{k}"
+        assert torch.equal(counted.generator.get_buffer(name), repeated.generator.get_buffer(name))
+
+
+def test_the_network_is_trained_only_by_the_drawn_matrices():
     method, logits = playing(), draw(5, C, seed=1).requires_grad_()
     reference = Reference(method)
     method(rows(logits)).sum().backward()
     other = logits.detach().clone().requires_grad_()
-    reference.step(other.detach(), LABELS[BATCH], 1.5 * 5 / (12 * 2))
+    reference.step(other.detach(), LABELS[BATCH], 1e-3)
     noise = torch.randn(7, 5, 10, generator=torch_generator(5, "masking", 0))
     matrices = reference.matrices(noise[6], reference.generator)
     reference.explained(other, matrices, LABELS[BATCH]).sum().backward()
     torch.testing.assert_close(logits.grad, other.grad, rtol=1e-4, atol=1e-5)
 
 
-def test_two_ranks_do_what_one_does():
-    alone = playing()
+def test_two_ranks_do_what_one_does(two_ranks):
     logits = draw(5, C, seed=1)
-    whole = [logits.log_softmax(1), torch.stack([LABELS[BATCH], BATCH], dim=1)]
-    expected = alone(rows(logits))
-    shares = []
-    for own in (slice(0, 3), slice(3, 5)):
-        # The other rank's part stands in for what a message would bring.
-        answers = iter(whole)
-        rank = playing(gather=lambda _, answers=answers: next(answers))
-        shares.append(rank(rows(logits[own], BATCH[own])))
-        for name, value in alone.state_dict().items():
-            if name != "_extra_state":
-                assert torch.equal(rank.state_dict()[name], value)
-    torch.testing.assert_close(torch.cat(shares), expected)
+    alone = playing()
+    whole = alone(rows(logits))
+    shares = (slice(0, 3), slice(3, 5))
+
+    def work(rank, _, gather):
+        method, own = playing(gather=gather), shares[rank]
+        return method, method(rows(logits[own], BATCH[own]))
+
+    (first, some), (second, others) = two_ranks.run(work)
+    torch.testing.assert_close(torch.cat([some, others]), whole)
+    for method in (first, second):
+        for name, value in alone.named_buffers():
+            torch.testing.assert_close(method.get_buffer(name), value)
 
 
 def test_warm_up_then_a_generator_that_gives_the_estimated_matrix():

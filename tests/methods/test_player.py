@@ -36,17 +36,24 @@ def test_start_weights_follow_from_the_seed_and_stay_within_their_limit():
 def test_improving_is_rmsprop():
     network, x = player(), torch.tensor([[0.5, -1.0], [2.0, 0.3]])
     values = [value.clone() for name, value in network.named_buffers() if "value" in name]
-    squares = [torch.ones_like(value) for value in values]
-    for _ in range(4):
+    squares = [torch.zeros_like(value) for value in values]
+    for step in range(1, 5):
         network.improve(lambda leaves: network(x, leaves).square().mean(), 0.1)
         leaves = [value.clone().requires_grad_() for value in values]
         hidden = torch.sigmoid(x @ leaves[0] + leaves[1])
         (hidden @ leaves[2] + leaves[3]).square().mean().backward()
         for value, square, leaf in zip(values, squares, leaves, strict=True):
             square.mul_(0.9).add_(0.1 * leaf.grad**2)
-            value.sub_(0.1 * leaf.grad / (square + 1e-10).sqrt())
+            value.sub_(0.1 * leaf.grad / (square / (1 - 0.9**step) + 1e-10).sqrt())
     for index, value in enumerate(values):
         torch.testing.assert_close(network.get_buffer(f"value_{index}"), value)
+
+
+def test_the_first_step_is_as_long_as_any_other_however_small_the_gradient():
+    network, x = player(), torch.tensor([[0.5, -1.0]])
+    before = network.value_3.clone()
+    network.improve(lambda leaves: 1e-3 * network(x, leaves).sum(), 0.1)
+    assert float(before - network.value_3) == pytest.approx(0.1, rel=1e-3)
 
 
 def test_it_improves_where_gradients_are_off():

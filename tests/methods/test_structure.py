@@ -43,7 +43,7 @@ def test_any_mask_can_be_given(tmp_path):
         ("open", {"columns": [1]}, "columns must be given for"),
         ("block", {}, "groups must be given for the structure 'block' and no other"),
         ("tridiagonal", {"groups": [[0]]}, "groups must be given for"),
-        ([[1, 2], [0, 1]], {}, "zeros and ones alone"),
+        ([[1, 2], [0, 1]], {}, "only zeros and ones"),
         ([[1, 0], [0, 0]], {}, "leave every class a label, row 1 has none"),
     ],
 )

@@ -1,15 +1,9 @@
 """Losses as scalar mathematics: a value and a slope at the margin of the given label."""
 
 from imae.curves.catalog import CURVES as CURVES
+from imae.curves.catalog import __dir__ as __dir__
+from imae.curves.catalog import __getattr__ as __getattr__  # the curves of the catalog
 from imae.curves.catalog import parse_curve as parse_curve
-from imae.curves.classic import AGCE as AGCE
-from imae.curves.classic import CCE as CCE
-from imae.curves.classic import GCE as GCE
-from imae.curves.classic import MAE as MAE
-from imae.curves.classic import SL as SL
-from imae.curves.classic import Focal as Focal
-from imae.curves.classic import ForwardSymmetric as ForwardSymmetric
-from imae.curves.classic import TruncatedGCE as TruncatedGCE
 from imae.curves.curve import Curve as Curve
 from imae.curves.curve import Scale as Scale
 from imae.curves.curve import Sum as Sum
@@ -19,6 +13,4 @@ from imae.curves.integrals import imae_weight_variance as imae_weight_variance
 from imae.curves.integrals import impact_ratio as impact_ratio
 from imae.curves.integrals import mean_weight as mean_weight
 from imae.curves.integrals import weight_variance as weight_variance
-from imae.curves.reweighted import DM as DM
-from imae.curves.reweighted import ICCE as ICCE
 from imae.curves.reweighted import IMAE as IMAE

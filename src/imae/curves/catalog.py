@@ -1,65 +1,69 @@
-"""The curves that can be asked for by name, alone or in a specification such as ``imae:T=4``."""
+"""The curves that can be built by name, or from a specification such as ``imae:T=4``."""
 
-from imae._registry import Catalog, Entry
-from imae.curves.classic import AGCE, CCE, GCE, MAE, SL, Focal, ForwardSymmetric, TruncatedGCE
+from imae._registry import Catalog, Entry, defaults_of, exports
+from imae.curves.classic import CCE, MAE, SL, Focal, ForwardSymmetric
 from imae.curves.curve import Curve
+from imae.curves.gce import AGCE, GCE, TruncatedGCE
 from imae.curves.reweighted import DM, ICCE, IMAE
 from imae.errors import ArgumentError
 
 _IMAE_PAPER = "Wang et al., IMAE for Noise-Robust Learning, 2023"
 _GCE_PAPER = "Zhang and Sabuncu, Generalized cross entropy loss, NeurIPS 2018"
 
+
+def _entry(curve: type[Curve], title: str, summary: str, reference: str = "") -> Entry[Curve]:
+    return Entry(curve.name, curve, summary, reference, defaults_of(curve), title)
+
+
 CURVES: Catalog[Curve] = Catalog(
     "loss",
     (
-        Entry("cce", CCE, "cross entropy: listens to what it gets wrong"),
-        Entry("mae", MAE, "mean absolute error: listens to uncertain rows", "Ghosh et al., 2017"),
-        Entry("imae", IMAE, "MAE with a steerable variance, as printed", _IMAE_PAPER, {"T": 8.0}),
-        Entry("gce", GCE, "between CCE and MAE", _GCE_PAPER, {"q": 0.7}),
-        Entry(
-            "truncated_gce",
-            TruncatedGCE,
-            "GCE that ignores rows under a probability",
-            _GCE_PAPER,
-            {"q": 0.7, "k": 0.5},
+        _entry(CCE, "CCE", "cross entropy: emphasises what it gets wrong"),
+        _entry(
+            MAE, "MAE", "mean absolute error: emphasises uncertain rows", "Ghosh et al., AAAI 2017"
         ),
-        Entry(
-            "sl",
+        _entry(IMAE, "IMAE", "MAE with an adjustable variance, as printed", _IMAE_PAPER),
+        _entry(GCE, "GCE", "between CCE and MAE", _GCE_PAPER),
+        _entry(
+            TruncatedGCE, "Truncated GCE", "GCE that ignores rows under a probability", _GCE_PAPER
+        ),
+        _entry(
             SL,
+            "SL",
             "cross entropy plus its reverse",
             "Wang et al., Symmetric cross entropy, ICCV 2019",
-            {"alpha": 0.1, "beta": 1.0, "A": -4.0},
         ),
-        Entry(
-            "focal",
+        _entry(
             Focal,
-            "cross entropy that turns from easy rows",
+            "Focal",
+            "cross entropy that plays down easy rows",
             "Lin et al., Focal loss for dense object detection, ICCV 2017",
-            {"gamma": 2.0},
         ),
-        Entry(
-            "agce",
+        _entry(
             AGCE,
+            "AGCE",
             "asymmetric generalised cross entropy",
             "Zhou et al., Asymmetric loss functions, ICML 2021",
-            {"a": 0.6, "q": 0.6},
         ),
-        Entry(
-            "dm",
+        _entry(
             DM,
-            "IMAE with its peak moved",
+            "DM",
+            "IMAE with a movable peak",
             "Wang et al., Derivative manipulation, 2019",
-            {"beta": 8.0, "lam": 0.5},
         ),
-        Entry("icce", ICCE, "CCE with a steerable variance", _IMAE_PAPER, {"T": 2.0}),
-        Entry(
-            "forward_symmetric",
+        _entry(ICCE, "ICCE", "CCE with an adjustable variance", _IMAE_PAPER),
+        _entry(
             ForwardSymmetric,
+            "Forward, known rate",
             "cross entropy corrected for even noise of a known rate",
             "Patrini et al., Making deep neural networks robust to label noise, CVPR 2017",
-            {"rate": 0.4, "num_classes": 10},
         ),
     ),
+)
+
+# ``imae.curves`` shows the class of every entry: ``imae.curves.GCE``.
+__getattr__, __dir__ = exports(
+    "imae.curves", {entry.build.__name__: entry.build for entry in CURVES}
 )
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from imae._checks import check_integer, check_interval
-from imae.curves.curve import SATURATED, Curve, Window
+from imae.curves.curve import SATURATED, Curve
 
 
 @final
@@ -23,7 +23,7 @@ class CCE(Curve):
         phi'(m) = -(1 - p)
         w(p)    = 2 (1 - p)
 
-    It listens most to the examples it gets most wrong, and so fits wrong labels in the end.
+    It emphasises the examples it gets most wrong, and so fits wrong labels in the end.
 
     Examples:
         >>> CCE().value(torch.tensor([0.0]))            # p = 1/2
@@ -55,7 +55,7 @@ class MAE(Curve):
         phi'(m) = -2 p (1 - p)
         w(p)    = 4 p (1 - p)
 
-    It listens most to uncertain examples, p near 1/2: hence it tolerates wrong labels. Its
+    It emphasises uncertain examples, p near 1/2: hence it tolerates wrong labels. Its
     weight varies so little that it underfits. Half of it is the loss known as DFT for language
     models, and twice ``GCE`` at ``q = 1``.
 
@@ -81,91 +81,6 @@ class MAE(Curve):
 
 @final
 @dataclass(frozen=True)
-class GCE(Curve):
-    """Generalised cross entropy: half of MAE at q = 1, CCE as q tends to 0.
-
-    Formula:
-
-        phi(m)  = (1 - p^q) / q
-        phi'(m) = -p^q (1 - p)
-        w(p)    = 2 p^q (1 - p)
-
-    Args:
-        q: Position between CCE and MAE, in (0, 1].
-
-    Examples:
-        >>> GCE(q=1.0).weight(torch.tensor([0.5]))
-        tensor([0.5000])
-
-    Reference:
-        Zhang and Sabuncu, "Generalized cross entropy loss for training deep neural networks
-        with noisy labels", NeurIPS 2018.
-    """
-
-    q: float = 0.7
-    name: ClassVar[str] = "gce"
-
-    def __post_init__(self) -> None:
-        check_interval("q", self.q, low=0, high=1, open_low=True)
-
-    def value(self, m: Tensor) -> Tensor:
-        """Loss at margin ``m``."""
-        return -torch.expm1(self.q * logsigmoid(m)) / self.q
-
-    def slope(self, m: Tensor) -> Tensor:
-        """Derivative of the loss at margin ``m``."""
-        return -torch.exp(self.q * logsigmoid(m)) * torch.sigmoid(-m)
-
-
-@final
-@dataclass(frozen=True)
-class TruncatedGCE(Curve):
-    """Generalised cross entropy that ignores examples whose label has probability k or less.
-
-    Formula:
-
-        phi(m)  = (1 - max(p, k)^q) / q
-        phi'(m) = -p^q (1 - p) if p >= k else 0
-        w(p)    = 2 p^q (1 - p) if p >= k else 0
-
-    An example under the threshold sends no gradient, so a network must first be trained without
-    one; the pruning schedule of the paper is a training method, not a loss.
-
-    Args:
-        q: Position between CCE and MAE, in (0, 1].
-        k: Probability under which an example is ignored, in (0, 1).
-
-    Examples:
-        >>> TruncatedGCE(q=1.0, k=0.5).weight(torch.tensor([0.4, 0.6]))
-        tensor([0.0000, 0.4800])
-
-    Reference:
-        Zhang and Sabuncu, "Generalized cross entropy loss for training deep neural networks
-        with noisy labels", NeurIPS 2018, Eq. (8).
-    """
-
-    q: float = 0.7
-    k: float = 0.5
-    name: ClassVar[str] = "truncated_gce"
-
-    def __post_init__(self) -> None:
-        check_interval("q", self.q, low=0, high=1, open_low=True)
-        check_interval("k", self.k, low=0, high=1, open_low=True, open_high=True)
-
-    def value(self, m: Tensor) -> Tensor:
-        """Loss at margin ``m``."""
-        return self._window().value(m)
-
-    def slope(self, m: Tensor) -> Tensor:
-        """Derivative of the loss at margin ``m``."""
-        return self._window().slope(m)
-
-    def _window(self) -> Window:
-        return Window(GCE(self.q), low=math.log(self.k / (1 - self.k)))
-
-
-@final
-@dataclass(frozen=True)
 class SL(Curve):
     """Symmetric learning: cross entropy plus reverse cross entropy, with log 0 := A.
 
@@ -181,7 +96,7 @@ class SL(Curve):
     Args:
         alpha: Factor of cross entropy, not negative.
         beta: Factor of reverse cross entropy, not negative.
-        A: The number that stands for log 0, negative.
+        A: The value used for log 0, negative.
 
     Examples:
         >>> SL(alpha=0.0, beta=0.5, A=-4.0).weight(torch.tensor([0.5]))     # MAE
@@ -213,7 +128,7 @@ class SL(Curve):
 @final
 @dataclass(frozen=True)
 class Focal(Curve):
-    """Focal loss: cross entropy that turns away from examples it already gets right.
+    """Focal loss: cross entropy that plays down examples it already gets right.
 
     Formula:
 
@@ -221,7 +136,7 @@ class Focal(Curve):
         phi'(m) = (1 - p)^gamma (gamma p log p - (1 - p))
         w(p)    = 2 (1 - p)^gamma (1 - p - gamma p log(p))
 
-    Meant for class imbalance; under label noise it listens to wrong rows even more than
+    Meant for class imbalance; under label noise it emphasises wrong rows even more than
     ``CCE``, which it is at ``gamma = 0``.
 
     Args:
@@ -250,49 +165,6 @@ class Focal(Curve):
         # p log p is 0 at p = 0; as a product of floats it would be 0 * inf for a margin of -inf.
         p_log_p = torch.sigmoid(m) * logsigmoid(m.clamp(min=-SATURATED))
         return torch.exp(self.gamma * logsigmoid(-m)) * (self.gamma * p_log_p - torch.sigmoid(-m))
-
-
-@final
-@dataclass(frozen=True)
-class AGCE(Curve):
-    """Asymmetric generalised cross entropy.
-
-    Formula:
-
-        phi(m)  = ((a + 1)^q - (a + p)^q) / q
-        phi'(m) = -(a + p)^(q - 1) p (1 - p)
-        w(p)    = 2 (a + p)^(q - 1) p (1 - p)
-
-    Args:
-        a: Shift, in (0, 100]: the larger, the closer to a multiple of MAE.
-        q: Power, in (0, 10].
-
-    Examples:
-        >>> AGCE(a=1.0, q=1.0).weight(torch.tensor([0.5]))      # MAE / 2
-        tensor([0.5000])
-
-    Reference:
-        Zhou et al., "Asymmetric loss functions for learning with noisy labels", ICML 2021.
-    """
-
-    a: float = 0.6
-    q: float = 0.6
-    name: ClassVar[str] = "agce"
-
-    def __post_init__(self) -> None:
-        # With more, (a + 1)^q leaves the range of float32.
-        check_interval("a", self.a, low=0, high=100, open_low=True)
-        check_interval("q", self.q, low=0, high=10, open_low=True)
-
-    def value(self, m: Tensor) -> Tensor:
-        """Loss at margin ``m``."""
-        at_one: float = (self.a + 1) ** self.q
-        return (at_one - torch.pow(self.a + torch.sigmoid(m), self.q)) / self.q
-
-    def slope(self, m: Tensor) -> Tensor:
-        """Derivative of the loss at margin ``m``."""
-        p = torch.sigmoid(m)
-        return -torch.pow(self.a + p, self.q - 1) * p * torch.sigmoid(-m)
 
 
 @final

@@ -136,7 +136,7 @@ class Scale(Curve):
 @final
 @dataclass(frozen=True)
 class Window(Curve):
-    """A curve that listens only to examples whose margin lies in a window.
+    """A curve that counts only examples whose margin is in a window.
 
     Formula:
 
@@ -148,7 +148,7 @@ class Window(Curve):
     from pushing their logits further: with a weight that does not vanish at p = 1, such as
     IMAE's, logits otherwise grow without bound. A finite ``low`` stops examples that are wrong
     by that margin, likely wrong labels, but also the rows of a class not yet learned: starting
-    at random with C classes, margins lie near ``-log(C - 1)``, so keep ``low`` well under that.
+    at random with C classes, margins are near ``-log(C - 1)``, so keep ``low`` well under that.
 
     Args:
         curve: The curve inside the window.
@@ -177,5 +177,5 @@ class Window(Curve):
     def slope(self, m: Tensor) -> Tensor:
         """Derivative of the loss at margin ``m``."""
         inside = (m >= self.low) & (m <= self.high)
-        # A NaN margin is in no window, and must not turn into a silent zero.
+        # A NaN margin is outside every window, and must not turn into a silent zero.
         return torch.where(inside | m.isnan(), self.curve.slope(m), torch.zeros_like(m))

@@ -44,7 +44,7 @@ class IMAE(Curve):
     Args:
         T: How much the weight varies, in [0, 100]; 0 weighs all alike. The paper takes 8 under
             label noise and 0.5 on clean labels. A 0-d tensor is taken as it is, unchecked, so
-            that a schedule can change it without compiling anew.
+            that a schedule can change it without another compilation.
 
     Examples:
         >>> IMAE(T=8.0).weight(torch.tensor([0.0, 0.5, 1.0]))
@@ -66,7 +66,7 @@ class IMAE(Curve):
         constant, linear, weights = _node_tensors(m)
         half = m / 2
         x = torch.tanh(half)
-        # (1 - u^2) / weight at the nodes u. They lie inside (0, x), so it is never 0.
+        # (1 - u^2) / weight at the nodes u. They are inside (0, x), so it is never 0.
         rest = torch.addcmul(constant, x.square().unsqueeze(-1), linear)
         integral = (torch.expm1(rest * (self.T / 4 * weights)) / rest).sum(-1)
         return -torch.addcmul(half, x, integral)
@@ -89,7 +89,7 @@ class DM(Curve):
         phi'(m) = -exp(beta p^lam (1 - p)) / 2
         w(p)    = exp(beta p^lam (1 - p))
 
-    The peak lies at ``p = lam / (lam + 1)``: under 1/2 for ``lam < 1``. With ``lam = 1`` it is
+    The peak is at ``p = lam / (lam + 1)``: under 1/2 for ``lam < 1``. With ``lam = 1`` it is
     IMAE with ``T = beta``. The remarks on IMAE's value and on growing logits hold here too.
 
     Args:

@@ -1,31 +1,23 @@
 """Curves applied to logits, and losses that need the whole distribution."""
 
 from imae.losses.bound import bound_logits as bound_logits
+from imae.losses.correction import CorrectedLoss as CorrectedLoss
+from imae.losses.correction import backward_correction as backward_correction
+from imae.losses.correction import forward_correction as forward_correction
 from imae.losses.functional import curve_loss as curve_loss
-from imae.losses.general import backward_correction as backward_correction
+from imae.losses.general import BootstrapLoss as BootstrapLoss
+from imae.losses.general import LabelSmoothingLoss as LabelSmoothingLoss
+from imae.losses.general import NormalizedCELoss as NormalizedCELoss
 from imae.losses.general import bootstrap_loss as bootstrap_loss
-from imae.losses.general import forward_correction as forward_correction
 from imae.losses.general import label_smoothing_loss as label_smoothing_loss
 from imae.losses.general import normalized_cross_entropy as normalized_cross_entropy
 from imae.losses.general import reverse_cross_entropy as reverse_cross_entropy
-from imae.losses.general_module import BootstrapLoss as BootstrapLoss
-from imae.losses.general_module import CorrectedLoss as CorrectedLoss
-from imae.losses.general_module import LabelSmoothingLoss as LabelSmoothingLoss
-from imae.losses.general_module import NormalizedCELoss as NormalizedCELoss
 from imae.losses.linear import linear_curve_loss as linear_curve_loss
 from imae.losses.margin import margin as margin
 from imae.losses.margin import margins as margins
-from imae.losses.module import AGCELoss as AGCELoss
-from imae.losses.module import CCELoss as CCELoss
 from imae.losses.module import CurveLoss as CurveLoss
 from imae.losses.module import DFTLoss as DFTLoss
-from imae.losses.module import DMLoss as DMLoss
-from imae.losses.module import FocalLoss as FocalLoss
-from imae.losses.module import ForwardSymmetricLoss as ForwardSymmetricLoss
-from imae.losses.module import GCELoss as GCELoss
-from imae.losses.module import ICCELoss as ICCELoss
 from imae.losses.module import IMAELoss as IMAELoss
-from imae.losses.module import MAELoss as MAELoss
-from imae.losses.module import SLLoss as SLLoss
-from imae.losses.module import TruncatedGCELoss as TruncatedGCELoss
+from imae.losses.module import __dir__ as __dir__
+from imae.losses.module import __getattr__ as __getattr__  # a module for each curve
 from imae.losses.module import weight_curve as weight_curve

@@ -1,12 +1,15 @@
 """Arguments shared by all losses: shapes, dtypes, class weights, ignored rows, means."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from imae._checks import check_choice
+from imae.errors import ArgumentError
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -69,7 +72,7 @@ def check_labels(
     logits: Tensor,
     target: Tensor,
     *,
-    weight: Tensor | None,
+    weight: Tensor | Sequence[float] | None,
     ignore_index: int,
     reduction: str,
     label_smoothing: float = 0.0,
@@ -81,6 +84,7 @@ def check_labels(
         RuntimeError: If a shape or dtype is not one that cross entropy takes.
     """
     check_choice("reduction", reduction, REDUCTIONS)
+    weight = as_class_weight(weight)
     is_index = target.dtype in (torch.int64, torch.uint8)
     is_probability = target.shape == logits.shape and target.is_floating_point()
     batched = logits.dim() > 1
@@ -109,6 +113,26 @@ def check_labels(
     return Labels(logits, index, None, is_valid, weight, dtype, batched)
 
 
+def as_class_weight(weight: Tensor | Sequence[float] | None) -> Tensor | None:
+    """Factors of the classes as a tensor, shape (C,); None stays None.
+
+    Raises:
+        ArgumentError: If it is not a list of numbers.
+
+    Examples:
+        >>> as_class_weight([1, 2])
+        tensor([1., 2.])
+    """
+    if weight is None or isinstance(weight, Tensor):
+        return weight
+    try:
+        return torch.as_tensor(weight, dtype=torch.get_default_dtype())
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError(
+            f"weight must be a tensor or a list of one number for each class, got {weight!r}"
+        ) from None
+
+
 def precise_dtype(logits: Tensor) -> torch.dtype:
     """The dtype that a loss is computed in: float64 for float64, else float32."""
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
@@ -127,6 +151,39 @@ def refuse_classes_out_of_range(target: Tensor, num_classes: int, ignore_index: 
             f"Target {int(target[outside].flatten()[0])} is out of bounds: target must be in "
             f"[0, {num_classes}) or ignore_index={ignore_index}"
         )
+
+
+# Loss of each row, shape (N, ...), from log-probabilities, shape (N, C, ...), and the arguments.
+RowLoss: TypeAlias = Callable[[Tensor, Labels], Tensor]
+
+
+def reduce_rows(
+    logits: Tensor,
+    target: Tensor,
+    rows: RowLoss,
+    *,
+    weight: Tensor | Sequence[float] | None,
+    ignore_index: int,
+    reduction: str,
+) -> Tensor:
+    """The loss of class targets that ``rows`` computes, with the arguments of cross entropy.
+
+    Raises:
+        RuntimeError: If the targets are probabilities, or a shape or dtype is not supported.
+        IndexError: If a class is out of range.
+    """
+    if target.is_floating_point():
+        raise RuntimeError(f"target must hold classes (int64 or uint8), got {target.dtype}")
+    labels = check_labels(
+        logits, target, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
+    labels = replace(labels, logits=labels.logits.to(precise_dtype(logits)))
+    if is_plain(target):
+        refuse_classes_out_of_range(target, labels.logits.shape[1], ignore_index)
+    losses = rows(labels.logits.log_softmax(1), labels)
+    if labels.class_weight is not None:
+        losses = losses * labels.class_weight[labels.index]
+    return labels.reduce(losses, reduction)
 
 
 def is_plain(*tensors: Tensor) -> bool:

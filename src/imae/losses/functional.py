@@ -46,7 +46,7 @@ def curve_loss(
         mean = sum_n l_n / sum_n v_{y_n} over rows not ignored
 
     A target of probabilities t gives ``sum_k t_k v_k phi(m_k)``, the expected loss of a label
-    drawn from it, with ``mean = sum_n l_n / N``; label smoothing e stands for the targets
+    drawn from it, with ``mean = sum_n l_n / N``; label smoothing e means the targets
     ``(1 - e) onehot + e / C``. With the CCE curve every argument does what it does there.
 
     The gradient is exact for every finite logit in every dtype; the value has the dtype of the
@@ -133,7 +133,7 @@ def _fast(labels: Labels, curve: Curve, reduction: str, normalize: str | None) -
     )
     if reduction == "none":
         return labels.reduce(loss.view_as(labels.index), reduction)
-    if isinstance(total, Tensor):  # no row counts: NaN, and a gradient of 0, as torch has it
+    if isinstance(total, Tensor):  # no row counts: NaN, and a gradient of 0, as in torch
         loss = loss.masked_fill(total == 0, math.nan)
     return loss.to(labels.dtype)
 
@@ -151,7 +151,7 @@ def _composite(
     if normalize is not None:
         total = labels.total_scale()
         valid = weights if labels.is_valid is None else weights.masked_fill(~labels.is_valid, 0)
-        losses = losses / batch_weight(valid.sum() / total, 1.0)
+        losses = losses / batch_weight(valid.sum() / total)
     return labels.reduce(losses, reduction)
 
 

@@ -1,28 +1,17 @@
 """Losses that need the whole distribution, and so are not curves."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from imae._checks import check_interval
 from imae.curves.classic import MAE
 from imae.curves.curve import Curve, Scale
-from imae.errors import ArgumentError
-from imae.losses.arguments import (
-    Labels,
-    check_labels,
-    is_plain,
-    refuse_classes_out_of_range,
-)
-from imae.losses.margin import margin, precise, value_at_margin
-
-# Beyond this the inverse of a transition matrix is rounding, not noise undone.
-LARGEST_CONDITION = 1e6
-
-# Loss of each row, shape (N, ...), from log-probabilities, shape (N, C, ...), and the arguments.
-_RowLoss = Callable[[Tensor, Labels], Tensor]
+from imae.losses.arguments import Labels, as_class_weight, reduce_rows
+from imae.losses.margin import margin, value_at_margin
 
 
 def label_smoothing_loss(
@@ -30,7 +19,7 @@ def label_smoothing_loss(
     target: Tensor,
     *,
     smoothing: float = 0.1,
-    weight: Tensor | None = None,
+    weight: Tensor | Sequence[float] | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
@@ -65,7 +54,7 @@ def label_smoothing_loss(
     return torch.nn.functional.cross_entropy(
         logits,
         target,
-        weight=weight,
+        weight=as_class_weight(weight),
         ignore_index=ignore_index,
         reduction=reduction,
         label_smoothing=smoothing,
@@ -78,7 +67,7 @@ def bootstrap_loss(
     *,
     beta: float = 0.95,
     hard: bool = False,
-    weight: Tensor | None = None,
+    weight: Tensor | Sequence[float] | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
@@ -122,108 +111,9 @@ def bootstrap_loss(
             own_view = -(log_p.exp() * log_p.masked_fill(impossible, 0)).sum(1)
         return -beta * _of_label(log_p, labels) + (1 - beta) * own_view
 
-    return _reduce_rows(logits, target, rows, weight, ignore_index, reduction)
-
-
-def forward_correction(
-    logits: Tensor,
-    target: Tensor,
-    transition: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    """Cross entropy of the noisy label that the network and the noise together predict.
-
-    Formula:
-
-        -log sum_i p_i transition[i, y]
-
-    Args:
-        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
-        target: Classes, as for ``imae.curve_loss``.
-        transition: Probability of given label j where the true one is i, at [i, j]; shape
-            (C, C), rows that sum to 1.
-        weight: Factor of each class, shape (C).
-        ignore_index: Class whose rows do not count.
-        reduction: "none", "mean" or "sum".
-
-    Returns:
-        A scalar, or with ``reduction="none"`` the shape of ``target``.
-
-    Raises:
-        ArgumentError: If ``transition`` is not a square matrix of probabilities.
-
-    Examples:
-        >>> forward_correction(torch.zeros(1, 4), torch.tensor([0]), torch.eye(4))
-        tensor(1.3863)
-
-    Reference:
-        Patrini et al., "Making deep neural networks robust to label noise: a loss correction
-        approach", CVPR 2017.
-    """
-    _check_transition(transition, logits)
-
-    def rows(log_p: Tensor, labels: Labels) -> Tensor:
-        assert labels.index is not None
-        to_label = transition.to(log_p).log().t()[labels.index].movedim(-1, 1)
-        return -torch.logsumexp(log_p + to_label, 1)
-
-    return _reduce_rows(logits, target, rows, weight, ignore_index, reduction)
-
-
-def backward_correction(
-    logits: Tensor,
-    target: Tensor,
-    transition: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    """Cross entropy made unbiased by the inverse of the noise; it may be negative.
-
-    Formula:
-
-        -sum_j inverse(transition)[y, j] log p_j
-
-    Args:
-        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
-        target: Classes, as for ``imae.curve_loss``.
-        transition: Probability of given label j where the true one is i, at [i, j]; shape
-            (C, C), rows that sum to 1, invertible.
-        weight: Factor of each class, shape (C).
-        ignore_index: Class whose rows do not count.
-        reduction: "none", "mean" or "sum".
-
-    Returns:
-        A scalar, or with ``reduction="none"`` the shape of ``target``.
-
-    Raises:
-        ArgumentError: If ``transition`` is not a square matrix of probabilities or has no
-            inverse.
-
-    Examples:
-        >>> backward_correction(torch.zeros(1, 4), torch.tensor([0]), torch.eye(4))
-        tensor(1.3863)
-
-    Reference:
-        Patrini et al., "Making deep neural networks robust to label noise: a loss correction
-        approach", CVPR 2017.
-    """
-    _check_transition(transition, logits)
-    if is_plain(transition) and torch.linalg.cond(transition.double()) > LARGEST_CONDITION:
-        raise ArgumentError("transition has no inverse, so backward correction is not defined")
-    inverse = torch.linalg.inv(transition.double())
-
-    def rows(log_p: Tensor, labels: Labels) -> Tensor:
-        assert labels.index is not None
-        shares: Tensor = inverse.to(log_p)[labels.index].movedim(-1, 1)
-        # A class that has no share adds 0, also where it is impossible, and not 0 * inf.
-        return -(shares * log_p.masked_fill(shares == 0, 0)).sum(1)
-
-    return _reduce_rows(logits, target, rows, weight, ignore_index, reduction)
+    return reduce_rows(
+        logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
 
 
 def normalized_cross_entropy(
@@ -232,11 +122,11 @@ def normalized_cross_entropy(
     *,
     scale: float = 1.0,
     passive: Curve | None = None,
-    weight: Tensor | None = None,
+    weight: Tensor | Sequence[float] | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """Cross entropy divided by its sum over all labels, alone or with a passive loss.
+    """Cross entropy divided by its sum over all labels, optionally plus a passive loss.
 
     Formula:
 
@@ -275,7 +165,9 @@ def normalized_cross_entropy(
         assert labels.index is not None
         return scale * share + value_at_margin(margin(labels.logits, labels.index), passive)
 
-    return _reduce_rows(logits, target, rows, weight, ignore_index, reduction)
+    return reduce_rows(
+        logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
 
 
 def reverse_cross_entropy(*, A: float = -4.0, factor: float = 1.0) -> Curve:  # noqa: N803
@@ -286,7 +178,7 @@ def reverse_cross_entropy(*, A: float = -4.0, factor: float = 1.0) -> Curve:  # 
         phi(m) = -factor A (1 - p)
 
     Args:
-        A: The number that stands for log 0, negative.
+        A: The value used for log 0, negative.
         factor: Factor of the loss, not negative.
 
     Examples:
@@ -300,42 +192,59 @@ def reverse_cross_entropy(*, A: float = -4.0, factor: float = 1.0) -> Curve:  # 
     return Scale(MAE(), -A / 2 * factor)
 
 
-def _reduce_rows(
-    logits: Tensor,
-    target: Tensor,
-    rows: _RowLoss,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-) -> Tensor:
-    if target.is_floating_point():
-        raise RuntimeError(f"target must hold classes (int64 or uint8), got {target.dtype}")
-    labels = check_labels(
-        logits, target, weight=weight, ignore_index=ignore_index, reduction=reduction
-    )
-    labels = replace(labels, logits=precise(labels.logits))
-    if is_plain(target):
-        refuse_classes_out_of_range(target, labels.logits.shape[1], ignore_index)
-    losses = rows(labels.logits.log_softmax(1), labels)
-    if labels.class_weight is not None:
-        losses = losses * labels.class_weight[labels.index]
-    return labels.reduce(losses, reduction)
-
-
 def _of_label(log_p: Tensor, labels: Labels) -> Tensor:
     assert labels.index is not None
     return log_p.gather(1, labels.index.unsqueeze(1)).squeeze(1)
 
 
-def _check_transition(transition: Tensor, logits: Tensor) -> None:
-    num_classes = logits.shape[min(1, logits.dim() - 1)]
-    if transition.shape != (num_classes, num_classes):
-        raise ArgumentError(
-            f"transition must have shape ({num_classes}, {num_classes}), "
-            f"got {tuple(transition.shape)}"
-        )
-    if not is_plain(transition):
-        return
-    sums = transition.cpu().double().sum(1)  # not every device has double precision
-    if bool((transition < 0).any()) or not torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
-        raise ArgumentError("transition must hold probabilities whose rows sum to 1")
+class DistributionLoss(nn.Module):
+    """A loss function as a module; a leaf class names the function.
+
+    The module takes the function's arguments, with its defaults, in its order. Tensors among them
+    are buffers: they move with the module and are saved with it.
+    """
+
+    function: ClassVar[Callable[..., Tensor]]
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        parameters = list(inspect.signature(cls.function).parameters.values())[2:]
+        # The first argument may be given by position: ``BootstrapLoss(0.8)``.
+        parameters[0] = parameters[0].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        cls.__signature__ = inspect.Signature(parameters)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__()
+        bound = type(self).__signature__.bind(*arguments, **options)
+        bound.apply_defaults()
+        self._names = tuple(bound.arguments)
+        for name, value in bound.arguments.items():
+            value = as_class_weight(value) if name == "weight" else value
+            if isinstance(value, Tensor) or name == "weight":
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
+        options = {name: getattr(self, name) for name in self._names}
+        return type(self).function(logits, target, **options)
+
+
+class LabelSmoothingLoss(DistributionLoss):
+    """Smoothed cross entropy; see ``imae.losses.label_smoothing_loss``."""
+
+    function = staticmethod(label_smoothing_loss)
+
+
+class BootstrapLoss(DistributionLoss):
+    """Bootstrapped cross entropy; see ``imae.losses.bootstrap_loss``."""
+
+    function = staticmethod(bootstrap_loss)
+
+
+class NormalizedCELoss(DistributionLoss):
+    """Normalised cross entropy; see ``imae.losses.normalized_cross_entropy``."""
+
+    function = staticmethod(normalized_cross_entropy)

@@ -77,7 +77,7 @@ class _CurveLoss(torch.autograd.Function):
             losses = losses.sum() if ctx.total else losses.squeeze(1)
             (result,) = torch.autograd.grad(losses, logits, gradient, create_graph=True)
             return result, None, None, None, None, None
-        # It is given away, as whoever gets it may change it; a second time it is made anew.
+        # It is handed over, because the caller may change it; a second call computes it again.
         result, ctx.gradient = ctx.gradient, None
         if result is None:
             result, _, _ = _pass(logits, index, ctx.curve, ctx.scale, False)

@@ -82,7 +82,7 @@ def linear_curve_loss(
             normalize=normalize,
         )
         return loss.view_as(target) if reduction == "none" else loss
-    # One row of logits stands for all when the arguments are checked.
+    # The arguments are checked with one row of logits, expanded to all.
     stand_in = features.new_empty(1, class_weight.shape[0]).expand(len(rows), -1)
     labels = check_labels(
         stand_in, row_target, weight=weight, ignore_index=ignore_index, reduction=reduction
@@ -105,7 +105,7 @@ def linear_curve_loss(
         )
     if reduction == "none":
         loss = loss.view_as(target)
-    else:  # no row counts: NaN, and a gradient of 0, as torch has it
+    else:  # no row counts: NaN, and a gradient of 0, as in torch
         loss = loss.masked_fill(torch.as_tensor(total == 0, device=loss.device), math.nan)
     return loss.to(labels.dtype)
 

@@ -17,7 +17,7 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
 
         m = z_y - logsumexp_{j != y} z_j, so that p_y = sigmoid(m)
 
-    Computed from the other logits alone, so it stays exact where the probability rounds to 1.
+    Computed from the other logits only, so it stays exact where the probability rounds to 1.
 
     Args:
         logits: Unnormalised scores, shape (N, C) or (N, C, d1, ..., dK), any float dtype.
@@ -37,13 +37,13 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     # Without a finite logit among the others the largest is -inf, and -inf - -inf would be NaN.
     shift = others.detach().amax(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)
     total = (others - shift).exp().sum(1, keepdim=True)
-    alone = total == 0
-    rest = shift + total.masked_fill(alone, 1).log()
+    has_no_rival = total == 0
+    rest = shift + total.masked_fill(has_no_rival, 1).log()
     # A gap beyond the float range is the largest number: +inf is kept for a label without rival.
     # What is beyond is taken off as a constant, so that the gradient passes; +inf becomes NaN.
     half = (own / 2 - rest / 2 - torch.finfo(logits.dtype).max / 2).detach()
     m = own - 2 * half.clamp(min=0) - rest
-    return m.masked_fill(alone & own.isfinite(), math.inf).squeeze(1)
+    return m.masked_fill(has_no_rival & own.isfinite(), math.inf).squeeze(1)
 
 
 def margins(logits: Tensor) -> Tensor:
@@ -138,19 +138,31 @@ def weight_at_margin(m: Tensor, curve: Curve) -> Tensor:
     return (-2 * curve.slope(m)).masked_fill(m == math.inf, 0)
 
 
-def batch_weight(weights: Tensor, scale: Tensor | float) -> Tensor:
-    """The mean weight of a batch, each row counted by its scale; 1 if no row weighs anything.
+def batch_weight(
+    weights: Tensor,
+    counts: Tensor | float = 1.0,
+    total: Callable[[Tensor], Tensor] = lambda sums: sums,
+) -> Tensor:
+    """The mean weight of a batch, which normalisation divides by; 1 if no row has any weight.
 
     Args:
         weights: Weight of each row, any shape.
-        scale: Factor of each row, same shape, or one for all.
+        counts: How much each row counts, same shape, or one number for all.
+        total: Sum of a tensor over all processes that share the batch.
 
     Returns:
         A scalar without a gradient.
+
+    Examples:
+        >>> batch_weight(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0]))
+        tensor(1.)
     """
-    counted = (weights * scale).sum() / scale.sum() if isinstance(scale, Tensor) else None
-    mean = weights.mean() if counted is None else counted
-    return torch.where(mean > 0, mean, torch.ones_like(mean))
+    weights = weights.detach()
+    counts = torch.as_tensor(counts, dtype=weights.dtype, device=weights.device)
+    sums = torch.stack([(weights * counts).sum(), counts.expand_as(weights).sum()])
+    weight, number = total(sums).unbind()
+    # Also where no row counts and the quotient is NaN.
+    return torch.where(weight > 0, weight / number, torch.ones_like(weight))
 
 
 def precise(logits: Tensor) -> Tensor:

@@ -1,25 +1,28 @@
 """Curves as modules, drop-in replacements for `torch.nn.CrossEntropyLoss`."""
 
-from collections.abc import Callable
-from typing import TypedDict
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from imae._checks import check_choice, check_integer
-from imae.curves.classic import AGCE, CCE, GCE, MAE, SL, Focal, ForwardSymmetric, TruncatedGCE
+from imae._registry import exports
+from imae.curves.catalog import CURVES
+from imae.curves.classic import MAE
 from imae.curves.curve import Curve, Scale
-from imae.curves.reweighted import DM, ICCE, IMAE
+from imae.curves.reweighted import IMAE
 from imae.errors import ArgumentError
-from imae.losses.arguments import REDUCTIONS
+from imae.losses.arguments import REDUCTIONS, as_class_weight
 from imae.losses.functional import NORMALIZATIONS, curve_loss
 
 
 class LossOptions(TypedDict, total=False):
     """Keywords that every loss module takes; see ``imae.curve_loss`` for their meaning."""
 
-    weight: Tensor | None
+    weight: Tensor | Sequence[float] | None
     ignore_index: int
     reduction: str
     label_smoothing: float
@@ -53,7 +56,7 @@ class CurveLoss(nn.Module):
         self,
         curve: Curve,
         *,
-        weight: Tensor | None = None,
+        weight: Tensor | Sequence[float] | None = None,
         ignore_index: int = -100,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
@@ -63,7 +66,7 @@ class CurveLoss(nn.Module):
         check_choice("reduction", reduction, REDUCTIONS)
         check_choice("normalize", normalize, NORMALIZATIONS)
         self.curve = curve
-        self.register_buffer("weight", weight)
+        self.register_buffer("weight", as_class_weight(weight))
         self.ignore_index = ignore_index
         self.reduction = reduction
         self.label_smoothing = label_smoothing
@@ -87,20 +90,6 @@ class CurveLoss(nn.Module):
         return f"{self.curve!r}, reduction={self.reduction!r}, normalize={self.normalize!r}"
 
 
-class CCELoss(CurveLoss):
-    """Cross entropy; see ``imae.curves.CCE``."""
-
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(CCE(), **options)
-
-
-class MAELoss(CurveLoss):
-    """Mean absolute error; see ``imae.curves.MAE``."""
-
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(MAE(), **options)
-
-
 class DFTLoss(CurveLoss):
     """Half of the mean absolute error, known as DFT in the fine-tuning of language models."""
 
@@ -118,70 +107,38 @@ class IMAELoss(CurveLoss):
         0.0
     """
 
-    def __init__(self, T: float | Tensor = 8.0, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, T: float | Tensor = IMAE.T, **options: Unpack[LossOptions]) -> None:
         super().__init__(IMAE(T), **options)
 
 
-class GCELoss(CurveLoss):
-    """Generalised cross entropy; see ``imae.curves.GCE``."""
+def _module_of(curve: Callable[..., Curve], title: str) -> type[CurveLoss]:
+    """The class ``<Curve>Loss``: the parameters of the curve, then the options of all losses."""
+    own = inspect.signature(curve).parameters
 
-    def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
-        super().__init__(GCE(q), **options)
+    def start(self: CurveLoss, *arguments: Any, **options: Any) -> None:
+        given = {name: options.pop(name) for name in own if name in options}
+        CurveLoss.__init__(self, curve(*arguments, **given), **options)
 
-
-class TruncatedGCELoss(CurveLoss):
-    """Truncated generalised cross entropy; see ``imae.curves.TruncatedGCE``."""
-
-    def __init__(self, q: float = 0.7, k: float = 0.5, **options: Unpack[LossOptions]) -> None:
-        super().__init__(TruncatedGCE(q, k), **options)
-
-
-class SLLoss(CurveLoss):
-    """Symmetric learning; see ``imae.curves.SL``."""
-
-    def __init__(
-        self,
-        alpha: float = 0.1,
-        beta: float = 1.0,
-        A: float = -4.0,  # noqa: N803
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(SL(alpha, beta, A), **options)
+    shared = list(inspect.signature(CurveLoss).parameters.values())[1:]
+    return type(
+        f"{curve.__name__}Loss",
+        (CurveLoss,),
+        {
+            "__doc__": f"{title} as a module; see ``imae.curves.{curve.__name__}``.",
+            "__module__": __name__,
+            "__init__": start,
+            "__signature__": inspect.Signature([*own.values(), *shared]),
+        },
+    )
 
 
-class FocalLoss(CurveLoss):
-    """Focal loss; see ``imae.curves.Focal``."""
-
-    def __init__(self, gamma: float = 2.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(Focal(gamma), **options)
-
-
-class AGCELoss(CurveLoss):
-    """Asymmetric generalised cross entropy; see ``imae.curves.AGCE``."""
-
-    def __init__(self, a: float = 0.6, q: float = 0.6, **options: Unpack[LossOptions]) -> None:
-        super().__init__(AGCE(a, q), **options)
-
-
-class DMLoss(CurveLoss):
-    """Derivative manipulation; see ``imae.curves.DM``."""
-
-    def __init__(self, beta: float = 8.0, lam: float = 0.5, **options: Unpack[LossOptions]) -> None:
-        super().__init__(DM(beta, lam), **options)
-
-
-class ICCELoss(CurveLoss):
-    """Cross entropy with a steerable variance; see ``imae.curves.ICCE``."""
-
-    def __init__(self, T: float = 2.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(ICCE(T), **options)
-
-
-class ForwardSymmetricLoss(CurveLoss):
-    """Forward correction for even noise; see ``imae.curves.ForwardSymmetric``."""
-
-    def __init__(self, rate: float, num_classes: int, **options: Unpack[LossOptions]) -> None:
-        super().__init__(ForwardSymmetric(rate, num_classes), **options)
+_MODULES = {
+    f"{entry.build.__name__}Loss": _module_of(entry.build, entry.title)
+    for entry in CURVES
+    if entry.build is not IMAE
+}
+# ``imae.losses`` shows a module for every curve of the catalog: ``imae.losses.GCELoss``.
+__getattr__, __dir__ = exports("imae.losses", _MODULES)
 
 
 def weight_curve(
@@ -196,7 +153,7 @@ def weight_curve(
 
         w(p) = ||dL/dz||_1 at logits z whose softmax is p at the label and even elsewhere
 
-    For a loss that depends on the label's probability alone this is its whole weight curve; for
+    For a loss that depends only on the label's probability this is its whole weight curve; for
     others it is the curve along evenly spread remaining probabilities.
 
     Args:

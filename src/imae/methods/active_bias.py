@@ -7,7 +7,7 @@ from torch import Tensor
 
 from imae._checks import check_choice, check_interval
 from imae.curves.classic import CCE
-from imae.losses.margin import margin, precise, value_at_margin
+from imae.losses.margin import value_at_margin
 from imae.methods.method import Facts, Method, RowMemory, Rows
 
 UNCERTAINTIES = ("variance", "threshold")
@@ -28,14 +28,14 @@ class ActiveBias(Method):
     of a variance from n values) and SGD-WTC (weighted by threshold closeness). The constant e
     keeps rows with a steady prediction in. In the first part of the run all rows weigh 1.
 
-    The paper also draws batches by u; here every epoch sees every row once, so there are the
-    weighted variants alone. Sums stand for the history, so it keeps three numbers for each row.
+    The paper also draws batches by u; here every epoch sees every row once, so only the
+    weighted variants exist. It keeps sums instead of the history: three numbers for each row.
     The defaults of ``warm_up`` and e are ours.
 
     Args:
         uncertainty: "variance" or "threshold".
         warm_up: Part of the run in which all rows weigh the same, in [0, 1].
-        smoothness: The constant e; None for the mean of u over all rows, taken anew at the end of
+        smoothness: The constant e; None for the mean of u over all rows, updated at the end of
             each epoch.
 
     Raises:
@@ -85,7 +85,7 @@ class ActiveBias(Method):
 
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row, shape (B,); its prediction joins the history afterwards."""
-        m = margin(precise(rows.logits), rows.target)
+        m = rows.margin
         losses = value_at_margin(m, CCE())
         history = self.history.read(rows.row)
         if self._is_weighted:

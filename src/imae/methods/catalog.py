@@ -1,14 +1,18 @@
-"""The methods that can be asked for by name."""
+"""The methods that can be chosen by name."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from imae._checks import check_interval
-from imae._registry import Catalog, Entry
+import torch
+from torch import Tensor
+
+from imae._registry import Catalog, Entry, defaults_of, exports
 from imae.curves.catalog import CURVES
 from imae.curves.classic import MAE
 from imae.curves.curve import Scale
+from imae.curves.reweighted import IMAE
 from imae.losses.general import (
     bootstrap_loss,
     label_smoothing_loss,
@@ -28,215 +32,224 @@ from imae.methods.method import Method
 from imae.methods.pruning import Trimmed, TruncatedGCEMethod
 from imae.methods.s_adaptation import SAdaptation
 
-CURVE_OPTIONS: Mapping[str, Any] = {
-    "window_low": None,
-    "window_high": None,
-    "normalize": None,
-    "bound": None,
-}
+CURVE_OPTIONS: Mapping[str, Any] = defaults_of(CurveMethod)
 
 _REED = "Reed et al., Training deep neural networks on noisy labels with bootstrapping, 2015"
 _MA = "Ma et al., Normalized loss functions for deep learning with noisy labels, ICML 2020"
-_SZEGEDY = "Szegedy et al., Rethinking the Inception architecture, CVPR 2016"
 _PATRINI = "Patrini et al., Making deep neural networks robust to label noise, CVPR 2017"
-_GOLDBERGER = (
-    "Goldberger and Ben-Reuven, Training deep neural-networks using a noise adaptation layer, "
-    "ICLR 2017"
-)
-_HAN_MASKING = "Han et al., Masking: a new perspective of noisy supervision, NeurIPS 2018"
 _IMAE = "Wang et al., IMAE for Noise-Robust Learning, 2023; the two options are ours"
 
 
-def _curve_method(name: str, /, **arguments: Any) -> Method:
-    options = {option: arguments.pop(option) for option in CURVE_OPTIONS}
-    return CurveMethod(CURVES.build(name, **arguments), **options)
+def _entry(
+    name: str,
+    build: Callable[..., Method],
+    title: str,
+    summary: str,
+    reference: str,
+    **defaults: Any,
+) -> Entry[Method]:
+    """An entry with the defaults that ``build`` has, but for those given."""
+    return Entry(name, build, summary, reference, {**defaults_of(build), **defaults}, title)
 
 
-# What a loss checks on its first call is checked here too, before a run begins.
+def _curve_entry(
+    name: str, curve: str, title: str, summary: str, reference: str, **defaults: Any
+) -> Entry[Method]:
+    def build(**arguments: Any) -> Method:
+        options = {option: arguments.pop(option) for option in CURVE_OPTIONS}
+        return CurveMethod(CURVES.build(curve, **arguments), **options)
+
+    defaults = {**CURVES.find(curve).defaults, **CURVE_OPTIONS, **defaults}
+    return Entry(name, build, summary, reference, defaults, title)
 
 
-def _label_smoothing(smoothing: float) -> Method:
-    check_interval("smoothing", smoothing, low=0, high=1)
-    return LossMethod(partial(label_smoothing_loss, smoothing=smoothing))
+def _loss_entry(
+    name: str,
+    loss: Callable[..., Tensor],
+    title: str,
+    summary: str,
+    reference: str,
+    **defaults: Any,
+) -> Entry[Method]:
+    """An entry of a loss function; its own parameters are those that other losses do not have."""
+
+    def build(**arguments: Any) -> Method:
+        built = partial(loss, **arguments)
+        # A wrong argument is refused here, before a run begins.
+        built(torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64), reduction="none")
+        return LossMethod(built)
+
+    fixed = {
+        "weight",
+        "ignore_index",
+        "reduction",
+        *(loss.keywords if isinstance(loss, partial) else ()),
+    }
+    own = {key: value for key, value in defaults_of(loss).items() if key not in fixed}
+    return Entry(name, build, summary, reference, {**own, **defaults}, title)
 
 
-def _bootstrap(beta: float, *, hard: bool) -> Method:
-    check_interval("beta", beta, low=0, high=1)
-    return LossMethod(partial(bootstrap_loss, beta=beta, hard=hard))
-
-
-def _nce_mae(alpha: float, beta: float) -> Method:
-    check_interval("alpha", alpha, low=0)
+def _nce_mae(
+    logits: Tensor, target: Tensor, *, alpha: float = 1.0, beta: float = 1.0, reduction: str
+) -> Tensor:
     passive = Scale(MAE(), beta)
-    return LossMethod(partial(normalized_cross_entropy, scale=alpha, passive=passive))
+    return normalized_cross_entropy(
+        logits, target, scale=alpha, passive=passive, reduction=reduction
+    )
 
 
-def _nce_rce(alpha: float, beta: float, A: float) -> Method:  # noqa: N803
-    check_interval("alpha", alpha, low=0)
+def _nce_rce(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    A: float = -4.0,  # noqa: N803
+    reduction: str,
+) -> Tensor:
     passive = reverse_cross_entropy(A=A, factor=beta)
-    return LossMethod(partial(normalized_cross_entropy, scale=alpha, passive=passive))
+    return normalized_cross_entropy(
+        logits, target, scale=alpha, passive=passive, reduction=reduction
+    )
 
 
 METHODS: Catalog[Method] = Catalog(
     "method",
     (
-        Entry(
+        _curve_entry(
             "imae_stable",
-            partial(_curve_method, "imae"),
+            IMAE.name,
+            "IMAE, stable",
             "IMAE made stable: the batch's mean weight is 1, the logits are bounded",
             _IMAE,
-            {"T": 8.0, **CURVE_OPTIONS, "normalize": "batch", "bound": 5.0},
+            normalize="batch",
+            bound=5.0,
         ),
         *(
-            Entry[Method](
-                curve.name,
-                partial(_curve_method, curve.name),
-                curve.summary,
-                curve.reference,
-                {**curve.defaults, **CURVE_OPTIONS},
-            )
+            _curve_entry(curve.name, curve.name, curve.title, curve.summary, curve.reference)
             for curve in CURVES
-            if curve.name != "truncated_gce"  # as a method it prunes, and stands below
+            if curve.name != "truncated_gce"  # as a method it prunes: see below
         ),
-        Entry(
+        _loss_entry(
             "label_smoothing",
-            _label_smoothing,
+            label_smoothing_loss,
+            "LS",
             "cross entropy with a part of the label spread over all classes",
-            _SZEGEDY,
-            {"smoothing": 0.1},
+            "Szegedy et al., Rethinking the Inception architecture, CVPR 2016",
         ),
-        Entry(
+        _loss_entry(
             "bootstrap_soft",
-            partial(_bootstrap, hard=False),
-            "cross entropy against label and prediction mixed",
+            partial(bootstrap_loss, hard=False),
+            "Boot-soft",
+            "cross entropy against a mixture of label and prediction",
             _REED,
-            {"beta": 0.95},
         ),
-        Entry(
+        _loss_entry(
             "bootstrap_hard",
-            partial(_bootstrap, hard=True),
-            "cross entropy against label and most likely class mixed",
+            partial(bootstrap_loss, hard=True),
+            "Boot-hard",
+            "cross entropy against a mixture of label and most likely class",
             _REED,
-            {"beta": 0.8},
+            beta=0.8,
         ),
-        Entry(
-            "nce_mae",
-            _nce_mae,
-            "normalised cross entropy with MAE",
-            _MA,
-            {"alpha": 1.0, "beta": 1.0},
-        ),
-        Entry(
+        _loss_entry("nce_mae", _nce_mae, "NCE+MAE", "normalised cross entropy with MAE", _MA),
+        _loss_entry(
             "nce_rce",
             _nce_rce,
+            "NCE+RCE",
             "normalised cross entropy with reverse cross entropy",
             _MA,
-            {"alpha": 1.0, "beta": 1.0, "A": -4.0},
         ),
-        Entry(
+        _entry(
             "forward",
             ForwardCorrection,
+            "Forward",
             "cross entropy of the given label after a transition matrix",
             _PATRINI,
-            {"matrix": "estimate", "warm_up": 0.5, "quantile": None},
         ),
-        Entry(
+        _entry(
             "backward",
             BackwardCorrection,
+            "Backward",
             "cross entropy made unbiased by the inverse of a transition matrix",
             _PATRINI,
-            {"matrix": "estimate", "warm_up": 0.5, "quantile": None},
         ),
-        Entry(
+        _entry(
             "s_adaptation",
             SAdaptation,
+            "S-adaptation",
             "a layer after the network that learns how labels go wrong",
-            _GOLDBERGER,
-            {"variant": "simple", "warm_up": 0.25},
+            "Goldberger and Ben-Reuven, Training deep neural-networks using a noise adaptation "
+            "layer, ICLR 2017",
         ),
-        Entry(
+        _entry(
             "masking",
             Masking,
+            "Masking",
             "a transition matrix learned under a structure that is known beforehand",
-            _HAN_MASKING,
-            {
-                "structure": "open",
-                "columns": None,
-                "groups": None,
-                "warm_up": 0.25,
-                "threshold": 0.05,
-                "rate": 1.5,
-            },
+            "Han et al., Masking: a new perspective of noisy supervision, NeurIPS 2018",
         ),
-        Entry(
+        _entry(
             "truncated_gce",
             TruncatedGCEMethod,
+            "Truncated GCE",
             "GCE on the rows that an alternating search has not pruned",
             "Zhang and Sabuncu, Generalized cross entropy loss, NeurIPS 2018",
-            {"q": 0.7, "k": 0.5, "warm_up": 0.7, "every": 1 / 12},
         ),
-        Entry(
+        _entry(
             "trimmed",
             Trimmed,
-            "training on the rows of smallest loss, chosen anew in rounds",
+            "Trimmed",
+            "training on the rows of smallest loss, chosen again in rounds",
             "Shen and Sanghavi, Iterative trimmed loss minimization, ICML 2019",
-            {
-                "loss": "cce",
-                "keep": 0.6,
-                "warm_up": 1 / 9,
-                "every": 1 / 9,
-                "normalize": None,
-                "bound": None,
-            },
         ),
-        Entry(
+        _entry(
             "co_teaching",
             CoTeaching,
+            "Co-teaching",
             "two networks that choose rows of small loss for each other",
             "Han et al., Co-teaching, NeurIPS 2018",
-            {"rate": 0.4, "gradual": 0.25, "exponent": 1.0},
         ),
-        Entry(
+        _entry(
             "l2rw",
             LearningToReweight,
-            "rows weighted by how far they help rows that are trusted",
+            "L2RW",
+            "rows weighted by how much they help rows that are trusted",
             "Ren et al., Learning to reweight examples, ICML 2018",
-            {"batch_size": 100},
         ),
-        Entry(
+        _entry(
             "joint_optim",
             JointOptim,
+            "Joint Optim.",
             "labels replaced by averaged predictions, then learned by a new network",
             "Tanaka et al., Joint optimization framework for noisy labels, CVPR 2018",
-            {
-                "alpha": 1.0,
-                "beta": 0.5,
-                "first_stage": 0.625,
-                "update_from": 0.21875,
-                "average_over": 0.03125,
-                "targets": "soft",
-            },
         ),
-        Entry(
+        _entry(
             "elr",
             ELR,
+            "ELR",
             "cross entropy held to a moving average of each row's predictions",
             "Liu et al., Early-learning regularization, NeurIPS 2020",
-            {"beta": 0.7, "strength": 3.0},
         ),
-        Entry(
+        _entry(
             "d2l",
             D2L,
+            "D2L",
             "labels mixed with predictions once the features' dimensionality grows",
             "Ma et al., Dimensionality-driven learning with noisy labels, ICML 2018",
-            {"neighbours": 20, "warm_up": 0.1, "window": 5},
         ),
-        Entry(
+        _entry(
             "active_bias",
             ActiveBias,
+            "Active Bias",
             "cross entropy weighted by how uncertain past predictions of a row are",
             "Chang et al., Active bias, NeurIPS 2017",
-            {"uncertainty": "variance", "warm_up": 0.15, "smoothness": None},
         ),
     ),
+)
+
+# ``imae.methods`` shows the class of every entry that has one: ``imae.methods.ELR``.
+__getattr__, __dir__ = exports(
+    "imae.methods",
+    {entry.build.__name__: entry.build for entry in METHODS if inspect.isclass(entry.build)},
 )

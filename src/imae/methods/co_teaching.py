@@ -84,7 +84,7 @@ class CoTeaching(Method):
         row_of_all = self.facts.gather(rows.row)
         num_kept = max(1, round(self._part_kept * len(row_of_all)))
         smallest = row_of_all[of_all.argsort(dim=1, stable=True)[:, :num_kept]]
-        # Rows are told apart by position: a rank does not know where its own stand among all.
+        # Rows are identified by position: a rank does not know where its own are among all.
         first, second = (torch.isin(rows.row, chosen) for chosen in smallest)
         is_taught = torch.stack([second, first])
         counts = rows.counts().to(losses.dtype)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from imae._checks import check_interval
 from imae.errors import ArgumentError
-from imae.losses.general import LARGEST_CONDITION, forward_correction
+from imae.losses.correction import LARGEST_CONDITION, forward_correction
 from imae.losses.margin import precise
 from imae.methods.matrix import read_matrix
 from imae.methods.method import Facts, Method, Restart, Rows, first_stage
@@ -34,7 +34,7 @@ class Correction(Method):
             (``.csv`` or ``.npy``). Entry (i, j) is the chance of given label j where the true
             one is i; rows sum to 1.
         warm_up: For "estimate", the first stage's share of the epochs, in (0, 1).
-        quantile: For "estimate", where in the order of the class's probability its anchor stands;
+        quantile: For "estimate", the anchor's position in the order of the class's probability;
             None for 0.97, or 1 if there are so many classes that 3% of the rows are more than
             an even share of one, as in the publication.
 
@@ -95,7 +95,7 @@ class Correction(Method):
         self.to(facts.labels.device)
 
     def restart(self) -> Restart | None:
-        """The first epoch after the estimate, from which the networks are trained anew."""
+        """The first epoch after the estimate, from which new networks are trained."""
         if self.source != "estimate":
             return None
         if self.facts.num_epochs < 2:
@@ -192,7 +192,7 @@ class BackwardCorrection(Correction):
         -sum_j inverse(T)[y, j] log p_j
 
     Its mean over the noise is the cross entropy of the true label. But some of the factors are
-    negative, so the loss has no lower end: a network that fits single rows can drive it down
+    negative, so the loss has no lower bound: a network that fits single rows can drive it down
     without learning. ``forward`` is the safer of the two, as the publication finds too. The
     stages and what they need are those of ``ForwardCorrection``; the inverse is kept besides.
 

@@ -171,7 +171,7 @@ class D2L(Method):
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``get_extra_state`` gave."""
+        """Restores the state that ``get_extra_state`` returned."""
         self.dimensions = list(state["dimensions"])
         self.turning_point = state["turning_point"]
         self._weights_before = state["weights_before"]

@@ -1,4 +1,4 @@
-"""Rows weighted by how far a step on each would help rows that are trusted."""
+"""Rows weighted by how much a step on each would help rows that are trusted."""
 
 import warnings
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class LearningToReweight(Method):
     weights of 0; the step's length drops out, and what remains is the inner product above. It is
     computed for all rows in one pass of forward differentiation, exactly, in the precision of the
     network's weights. Batch normalisation uses the statistics of each batch in both passes, and
-    its running statistics are left alone. State: the number of steps. A step costs about three
+    its running statistics do not change. State: the number of steps. A step costs about three
     times a step of CCE when both batches have the same size.
 
     What differs from the publication: trusted rows are not augmented; they are set aside and
@@ -131,7 +131,7 @@ class LearningToReweight(Method):
         return self._step
 
     def set_extra_state(self, state: int) -> None:
-        """Goes on from a number of steps."""
+        """Restores the number of steps."""
         self._step = state
 
 

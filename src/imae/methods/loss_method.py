@@ -9,8 +9,14 @@ from torch import Tensor
 from imae._checks import check_choice, check_interval
 from imae.curves.curve import Curve, Window
 from imae.losses.bound import bound_logits
-from imae.losses.functional import NORMALIZATIONS, curve_loss
-from imae.losses.margin import margin, precise, weight_at_margin
+from imae.losses.functional import NORMALIZATIONS
+from imae.losses.margin import (
+    batch_weight,
+    margin,
+    precise,
+    value_at_margin,
+    weight_at_margin,
+)
 from imae.methods.method import Method, Rows
 
 
@@ -58,28 +64,17 @@ class CurveMethod(Method):
 
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row, shape (B,)."""
-        logits = rows.logits if self.bound is None else bound_logits(rows.logits, self.bound)
-        losses = curve_loss(logits, rows.target, self.curve, reduction="none")
+        m = rows.margin
+        if self.bound is not None:
+            m = margin(bound_logits(precise(rows.logits), self.bound), rows.target)
+        losses = value_at_margin(m, self.curve)
         if self.normalize is None:
             return losses
-        return losses / self._mean_weight(logits, rows)
-
-    def _mean_weight(self, logits: Tensor, rows: Rows) -> Tensor:
-        weights = weight_at_margin(margin(precise(logits.detach()), rows.target), self.curve)
-        counts = rows.counts().to(weights.dtype)
-        # Over all ranks: several processes must do what one does with the whole batch.
-        total = self.facts.total if hasattr(self, "facts") else _alone
-        number = total(counts.sum())
-        mean = total((weights * counts).sum()) / number.masked_fill(number == 0, 1)
-        return mean.masked_fill(mean == 0, 1)
+        return losses / batch_weight(weight_at_margin(m, self.curve), rows.counts(), self.total)
 
     def extra_repr(self) -> str:
         """The curve and the options, for ``repr``."""
         return f"{self.curve!r}, normalize={self.normalize!r}, bound={self.bound!r}"
-
-
-def _alone(tensor: Tensor) -> Tensor:
-    return tensor
 
 
 @final

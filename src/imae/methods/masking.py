@@ -1,9 +1,9 @@
-"""Masking: a transition matrix learnt under a known structure, by a game of small networks."""
+"""Masking: a transition matrix learned under a known structure, by a game of small networks."""
 
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,8 @@ _DELTA = 1e-10
 class Player(nn.Module):
     """A fully connected network with an RMSProp of its own, one side of an adversarial game.
 
-    Weights and the optimiser's running squares are buffers: they are saved with the method that
-    holds them, and the run's optimiser, which plays no game, leaves them alone.
+    Weights and the optimiser's running squares are buffers: they are saved with the method, and
+    the optimiser of the run does not change them.
 
     Args:
         sizes: Units of each layer, the input first.
@@ -33,13 +33,14 @@ class Player(nn.Module):
         generator: Source of the start weights (Glorot's uniform ones; biases are 0).
 
     Examples:
-        >>> player = Player((2, 3, 1), torch.relu, torch.Generator().manual_seed(1))
-        >>> inputs = torch.ones(4, 2)
+        >>> player, x = Player((2, 3, 1), torch.relu, torch.Generator()), torch.ones(1, 2)
         >>> for _ in range(300):
-        ...     player.improve(lambda values: (player(inputs, values) - 5).square().mean(), 0.05)
-        >>> player(inputs).round(decimals=1)[0]
-        tensor([5.])
+        ...     player.improve(lambda values: (player(x, values) - 5).square().mean(), 0.05)
+        >>> player(x).round(decimals=1)
+        tensor([[5.]])
     """
+
+    num_steps: Tensor
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Player(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
+        self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
         self._activation = activation
         self._num_values = 2 * (len(sizes) - 1)
         for layer, (before, after) in enumerate(itertools.pairwise(sizes)):
@@ -57,12 +59,7 @@ class Player(nn.Module):
             self._register(2 * layer + 1, torch.zeros(after))
 
     def forward(self, inputs: Tensor, values: Sequence[Tensor] | None = None) -> Tensor:
-        """Outputs, shape (B, last size), for inputs (B, first size).
-
-        Args:
-            inputs: What the first layer sees.
-            values: Weights and biases to use, in order; None for the network's own.
-        """
+        """Outputs (B, last size) for inputs (B, first size), by given weights and biases if any."""
         values = self._values("value") if values is None else values
         for layer in range(0, self._num_values, 2):
             if layer > 0:
@@ -71,31 +68,36 @@ class Player(nn.Module):
         return inputs
 
     def improve(self, loss: Callable[[Sequence[Tensor]], Tensor], rate: float) -> None:
-        """One step of RMSProp.
+        """One step of RMSProp, from the first one on as long as any other.
+
+        The running squares start from 0 and are corrected for it, as in Adam. The publication's
+        start from 1: until they have decayed, in 50 steps, a player with small gradients hardly
+        moves, which is nothing in 150,000 steps and everything in 50.
 
         Args:
-            loss: What to make smaller, given the weights and biases.
+            loss: The loss of given weights and biases.
             rate: Learning rate.
         """
         with torch.enable_grad():
             leaves = [value.detach().requires_grad_() for value in self._values("value")]
             gradients = torch.autograd.grad(loss(leaves), leaves)
         with torch.no_grad():
+            self.num_steps += 1
+            seen = 1 - _DECAY**self.num_steps
             squares = self._values("square")
             for value, square, gradient in zip(leaves, squares, gradients, strict=True):
                 square.lerp_(gradient.square(), 1 - _DECAY)
-                value.sub_(rate * gradient / (square + _DELTA).sqrt())
+                value.sub_(rate * gradient / (square / seen + _DELTA).sqrt())
 
     def _register(self, index: int, start: Tensor) -> None:
         self.register_buffer(f"value_{index}", start)
-        # From 1 and not 0, as in the optimiser of the publication: the first steps are small.
-        self.register_buffer(f"square_{index}", torch.ones_like(start))
+        self.register_buffer(f"square_{index}", torch.zeros_like(start))
 
     def _values(self, kind: str) -> list[Tensor]:
         return [self.get_buffer(f"{kind}_{index}") for index in range(self._num_values)]
 
 
-# The publication's networks, and its numbers of steps and draws.
+# As published.
 _NOISE_SIZE = 10
 _GENERATOR_HIDDEN = 50
 _CRITIC_HIDDEN = 20
@@ -104,6 +106,8 @@ _FIT_DRAWS = 128
 # The publication fits 10,000 steps at a rate of 1e-4: as far, in fewer steps.
 _FIT_STEPS = 1000
 _FIT_RATE = 1e-3
+# Larger steps would undo the fit at once, and the loss would jump.
+_LARGEST_RATE = 1e-3
 
 
 @final
@@ -121,21 +125,20 @@ class Masking(Method):
         G: mean(-log sum_i p_i S[i, y]) - mean(D(f(S)))
         D: mean(D(f(S))) - D(mask),   f(s) = sigmoid((s - threshold) / (threshold / 10))
 
-    In each step G makes one step of RMSProp, D five, then the network its own. A warm-up trains
-    the network on cross entropy; from its predictions a transition matrix is read off the surest
-    row of each class, G is fitted to it, and the network goes on from its weights.
+    In each step G takes one step of RMSProp, D five, then the network its own. A warm-up trains
+    the network on cross entropy; a transition matrix is read from its surest row of each class, G
+    is fitted to that, and the network continues from its weights.
 
-    What differs from the authors' code, and why: the warm-up is a quarter of the epochs and not
-    half, because a longer one learns wrong labels by heart where data are few, and the matrix
-    then comes out as that of no noise; the schedule of the learning rate goes on after it; the
-    rate of G and D is given for the whole run, so that it suits any number of steps (theirs: 1e-5
-    in each of 150,000); G and the network see one batch and not two; G's step leaves the network
-    alone (theirs also moved it, by a rate 10,000 times smaller than its own); G is fitted in
-    1,000 steps at a tenfold rate instead of 10,000. Like their code, and unlike its comments, it
-    does not clip the critic's weights.
+    Differences from the authors' code: the warm-up is a quarter of the epochs and not half,
+    because a longer one memorises wrong labels where data are few, and the matrix then shows no
+    noise; the learning rate continues its schedule after it; the rate of G and D is given for the
+    whole run, so that it suits any number of steps (theirs: 1e-5 in each of 150,000), and is at
+    most 0.001 in a step; their running squares start from 0 (see ``Player``); G and the network
+    see one batch and not two; G's step does not change the network (theirs also moved it, by a
+    rate 10,000 times smaller than its own); G is fitted in 1,000 steps at a tenfold rate instead
+    of 10,000. Like their code, and unlike its comments, it does not clip the critic's weights.
 
-    Keeps about 140 C * C numbers, B * C * C for a batch of B rows; the warm-up's end needs the
-    logits of all rows once, N * C.
+    Keeps about 140 C * C numbers, B * C * C in a batch of B rows, N * C once after the warm-up.
 
     Args:
         structure: Where the matrix may differ from 0: "open" (everywhere), "column" (the diagonal
@@ -144,17 +147,16 @@ class Masking(Method):
         columns: For "column", the classes whose label is given to rows of any class.
         groups: For "block", the classes of each group.
         warm_up: Share of the epochs on cross entropy before the game, in (0, 1).
-        threshold: Chance from which on a transition counts as there, in (0, 1).
-        rate: How far G and D may go: the sum of their learning rates over all steps, not negative.
+        threshold: Smallest chance at which a transition counts as present, in (0, 1).
+        rate: Sum of the learning rates of G and D over all steps, not negative.
 
     Raises:
         ArgumentError: If an option is out of its range.
         DataError: If the file cannot be read.
 
     Examples:
-        >>> facts = Facts(labels=torch.tensor([0, 1, 2]), num_classes=3, num_epochs=4, seed=0)
         >>> method = Masking("tridiagonal")
-        >>> method.start(facts)
+        >>> method.start(Facts(torch.tensor([0, 1, 2]), num_classes=3, num_epochs=4, seed=0))
         >>> method.mask.int()
         tensor([[1, 1, 0],
                 [1, 1, 1],
@@ -187,18 +189,17 @@ class Masking(Method):
         self.threshold = threshold
         self.rate = rate
         self._is_playing = False
-        self._step = 0
 
     def start(self, facts: Facts) -> None:
-        """Makes the players, and the mask for these classes."""
+        """Creates the players, and the mask for these classes."""
         super().start(facts)
         if facts.num_epochs < 2:
             raise ArgumentError("masking has a warm-up, and so takes 2 epochs or more")
         size = facts.num_classes
         self.register_buffer("mask", torch.from_numpy(self.structure.mask(size)))
         draws = torch_generator(facts.seed, "masking start")
-        hidden = _GENERATOR_HIDDEN
-        self.generator = Player((_NOISE_SIZE, hidden, hidden, size * size), torch.relu, draws)
+        sizes = (_NOISE_SIZE, _GENERATOR_HIDDEN, _GENERATOR_HIDDEN, size * size)
+        self.generator = Player(sizes, torch.relu, draws)
         self.critic = Player((size * size, _CRITIC_HIDDEN, 1), torch.sigmoid, draws)
         self.to(facts.labels.device)
 
@@ -220,44 +221,40 @@ class Masking(Method):
         if not self._is_playing:
             return functional.cross_entropy(logits, rows.target, reduction="none")
         log_p = logits.log_softmax(1)
-        with torch.autocast(log_p.device.type, enabled=False):
-            noise = self._play(log_p.detach().float(), rows)
-            with torch.no_grad():
-                log_s = self._log_transitions(noise)
+        with torch.autocast(log_p.device.type, enabled=False), torch.no_grad():
+            log_s = self._log_transitions(self._play(log_p.detach().float(), rows))
         return _explained(log_p, log_s.to(log_p.dtype), rows.target)
 
-    def get_extra_state(self) -> dict[str, int]:
-        """How many steps the game has had: the draws of the next one follow from it."""
-        return {"step": self._step}
-
-    def set_extra_state(self, state: Any) -> None:
-        """Goes on from what ``get_extra_state`` gave."""
-        self._step = state["step"]
-
     def _play(self, log_p: Tensor, rows: Rows) -> Tensor:
-        """One step of the game, the same on all ranks; gives the noise of this rank's rows."""
-        # All ranks see the whole batch, so each makes the step that a single process would make.
-        whole = self.facts.gather(log_p)
+        """One step of the game, the same on all ranks; returns the noise of this rank's rows."""
+        # All ranks see the whole batch, so each takes the step that a single process would take.
+        whole, counts = self.facts.gather(torch.column_stack([log_p, rows.counts()])).split(
+            [log_p.shape[1], 1], dim=1
+        )
         target, place = self.facts.gather(torch.stack([rows.target, rows.row], dim=1)).unbind(1)
-        draws = torch_generator(self.facts.seed, "masking", self._step)
-        noise = torch.randn(_CRITIC_STEPS + 2, len(whole), _NOISE_SIZE, generator=draws)
-        noise = noise.to(log_p.device)
+        # The steps so far decide the draws, so a resumed run draws what it would have drawn.
+        draws = torch_generator(self.facts.seed, "masking", int(self.critic.num_steps))
+        size = (_CRITIC_STEPS + 2, len(whole), _NOISE_SIZE)
+        noise = torch.randn(size, generator=draws).to(log_p.device)
         if self.training:
-            rate = self.rate * len(whole) / (len(self.facts.labels) * self._game_epochs())
-            self._improve_generator(noise[0], whole, target, rate)
+            num_epochs = self.facts.num_epochs - self._warm_up_epochs()
+            num_steps = len(self.facts.labels) * num_epochs / len(whole)
+            rate = min(self.rate / num_steps, _LARGEST_RATE)
+            self._improve_generator(noise[0], whole, target, counts.squeeze(1), rate)
             for each in noise[1:-1]:
                 self._improve_critic(each, rate)
-            self._step += 1
         order = place.argsort()
-        own = order[torch.searchsorted(place[order], rows.row)]
-        of_rows: Tensor = noise[-1][own]
-        return of_rows
+        return noise[-1][order[torch.searchsorted(place[order], rows.row)]]
 
-    def _improve_generator(self, noise: Tensor, log_p: Tensor, target: Tensor, rate: float) -> None:
+    def _improve_generator(
+        self, noise: Tensor, log_p: Tensor, target: Tensor, counts: Tensor, rate: float
+    ) -> None:
+        share = counts / counts.sum().clamp(min=torch.finfo(counts.dtype).tiny)
+
         def loss(values: Sequence[Tensor]) -> Tensor:
             log_s = self._log_transitions(noise, values)
             judged: Tensor = self.critic(self._extracted(log_s.exp()))
-            return _explained(log_p, log_s, target).mean() - judged.mean()
+            return (_explained(log_p, log_s, target) * share).sum() - judged.mean()
 
         self.generator.improve(loss, rate)
 
@@ -265,10 +262,8 @@ class Masking(Method):
         with torch.no_grad():
             made = self._extracted(self._log_transitions(noise).exp())
         real = self.mask.to(made.dtype).view(1, -1)
-        self.critic.improve(
-            lambda values: self.critic(made, values).mean() - self.critic(real, values).mean(),
-            rate,
-        )
+        judged = self.critic
+        judged.improve(lambda at: judged(made, at).mean() - judged(real, at).mean(), rate)
 
     def _fit(self, estimate: Tensor) -> None:
         draws = torch_generator(self.facts.seed, "masking fit")
@@ -288,15 +283,11 @@ class Masking(Method):
         return scores.view(-1, size, size).log_softmax(2)
 
     def _extracted(self, transitions: Tensor) -> Tensor:
-        """How far each transition counts as there, in [0, 1], shape (B, C * C)."""
-        soft = torch.sigmoid((transitions - self.threshold) / (self.threshold / 10))
-        return soft.flatten(1)
+        """How much each transition counts as present, in [0, 1], shape (B, C * C)."""
+        return torch.sigmoid((transitions - self.threshold) / (self.threshold / 10)).flatten(1)
 
     def _warm_up_epochs(self) -> int:
         return first_stage(self.warm_up, self.facts.num_epochs)
-
-    def _game_epochs(self) -> int:
-        return self.facts.num_epochs - self._warm_up_epochs()
 
     def extra_repr(self) -> str:
         """The options, for ``repr``."""

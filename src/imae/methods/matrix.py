@@ -88,7 +88,7 @@ def _numbers(path: Path, line: int, cells: list[str]) -> list[float]:
         return [float(cell) for cell in cells]
     except ValueError as error:
         raise DataError(
-            f"{path}, line {line}: {error}; write numbers alone, without a header"
+            f"{path}, line {line}: {error}; write numbers only, without a header"
         ) from error
 
 
@@ -116,7 +116,7 @@ class Structure:
             of any class are given), "tridiagonal" for neighbours, "block" for classes of one
             group; or a matrix of zeros and ones, as nested lists or as a path.
         columns: For "column", the classes whose columns are open.
-        groups: For "block", the classes of each group; every class stands in one of them.
+        groups: For "block", the classes of each group; every class is in one of them.
 
     Raises:
         ArgumentError: If the parts do not fit together.
@@ -197,7 +197,7 @@ def _classes(name: str, classes: Sequence[int], num_classes: int) -> list[int]:
 def _given(source: str | Sequence[Sequence[float]]) -> NDArray[np.bool_]:
     matrix = read_matrix("structure", source)
     if not np.isin(matrix, (0, 1)).all():
-        raise ArgumentError("structure must hold zeros and ones alone")
+        raise ArgumentError("structure must hold only zeros and ones")
     mask: NDArray[np.bool_] = matrix == 1
     if not mask.any(axis=1).all():
         row = int(mask.any(axis=1).argmin())

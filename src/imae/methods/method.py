@@ -3,15 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from imae.losses.margin import margin, precise
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a method sees of a batch.
+    """A batch as a method sees it.
 
     Args:
         logits: Unnormalised scores of the network, shape (B, C).
@@ -31,6 +34,11 @@ class Rows:
     other_logits: tuple[Tensor, ...] = ()
     weight: Tensor | None = None
 
+    @cached_property
+    def margin(self) -> Tensor:
+        """Margin of the given label, shape (B,), float32 or more; computed once for all users."""
+        return margin(precise(self.logits), self.target)
+
     def counts(self) -> Tensor:
         """How much each row counts, shape (B,), float32; 1 if the data do not say."""
         if self.weight is None:
@@ -40,7 +48,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Restart:
-    """A run in two stages: from an epoch on the networks are trained anew.
+    """A run in two stages: from some epoch on, new networks are trained.
 
     Args:
         epoch: First epoch of the second stage, counted from 0; the networks get new start
@@ -68,7 +76,7 @@ class TrustedRows:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a method is told of the run before its first step.
+    """What a method knows about the run before its first step.
 
     Args:
         labels: Given labels of all training rows, shape (N,).
@@ -117,23 +125,27 @@ class Method(nn.Module, ABC):
     works_on_weights: ClassVar[bool] = False
     num_networks: ClassVar[int] = 1
 
+    def total(self, tensor: Tensor) -> Tensor:
+        """Sum of a tensor over all ranks; the tensor itself before ``start``."""
+        return self.facts.total(tensor) if hasattr(self, "facts") else tensor
+
     @abstractmethod
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row of the batch, shape (B,)."""
 
     def start(self, facts: Facts) -> None:
-        """Gets ready for a run: here a memory takes its size."""
+        """Prepares for a run: here a memory gets its size."""
         self.facts = facts
 
     def restart(self) -> Restart | None:
-        """When the networks are to be trained anew, if ever; asked once, after ``start``."""
+        """When new networks are to be trained, if ever; called once, after ``start``."""
         return None
 
     def start_epoch(self, epoch: int) -> None:
-        """Enters an epoch, from 0; on resume also in its middle, so it must not count calls."""
+        """Called before an epoch, from 0, and on resume in its middle: it must not count calls."""
 
     def end_epoch(self, epoch: int) -> None:
-        """Leaves an epoch, from 0, after its last step; not called for one that is cut short."""
+        """Called after the last step of an epoch, from 0; not for one that is cut short."""
 
     def share(self) -> None:
         """Makes the state the same on all ranks: before every checkpoint and epoch end."""

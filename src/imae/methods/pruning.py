@@ -8,10 +8,16 @@ from torch import Tensor
 
 from imae._checks import check_choice, check_interval
 from imae.curves.catalog import parse_curve
-from imae.curves.classic import GCE
+from imae.curves.gce import GCE
 from imae.losses.bound import bound_logits
-from imae.losses.functional import NORMALIZATIONS, curve_loss
-from imae.losses.margin import margin, precise, weight_at_margin
+from imae.losses.functional import NORMALIZATIONS
+from imae.losses.margin import (
+    batch_weight,
+    margin,
+    precise,
+    value_at_margin,
+    weight_at_margin,
+)
 from imae.methods.method import Facts, Method, Rows, is_renewal
 
 
@@ -29,7 +35,7 @@ class Trimmed(Method):
 
     What differs from the publication: the authors' code trains nine times, first on all rows
     and then in eight rounds, each from new start weights and with the best network by held-out
-    accuracy handed on; here the nine are parts of one run, and the network goes on as it is.
+    accuracy handed on; here the nine are parts of one run, and the network keeps its weights.
     Rows that are not kept still pass through the network, and so enter the statistics of batch
     normalisation.
 
@@ -92,22 +98,20 @@ class Trimmed(Method):
 
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row, shape (B,)."""
-        logits = self._bounded(rows.logits)
-        losses = curve_loss(logits, rows.target, self.curve, reduction="none")
+        m = rows.margin
+        if self.bound is not None:
+            m = margin(self._bounded(rows.logits), rows.target)
+        losses = value_at_margin(m, self.curve)
         is_kept = self.is_kept[rows.row]
         weights = torch.ones_like(losses)
         if self.normalize is not None:
-            weights = weight_at_margin(margin(logits.detach(), rows.target), self.curve)
-        weights = weights.masked_fill(~is_kept, 0)
-        counts = rows.counts().to(weights.dtype)
-        sums = torch.stack([(weights * counts).sum(), counts.sum()])
-        weight, num_rows = self.facts.total(sums).unbind()
-        # A batch may hold no kept row at all: it then has no loss.
-        scale = num_rows / weight.masked_fill(weight == 0, 1)
-        return torch.where(is_kept, losses * scale, 0)
+            weights = weight_at_margin(m, self.curve)
+        # Rows that are not kept have no weight; a batch without a kept row has no loss.
+        scale = batch_weight(weights.masked_fill(~is_kept, 0), rows.counts(), self.total)
+        return torch.where(is_kept, losses / scale, 0)
 
     def end_epoch(self, epoch: int) -> None:
-        """Chooses the rows anew where it is time to."""
+        """Chooses the rows again at the end of a round."""
         facts = self.facts
         if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
             assert facts.predict is not None
@@ -128,7 +132,7 @@ class Trimmed(Method):
 
 @final
 class TruncatedGCEMethod(Method):
-    """Training on truncated GCE by alternating search: fit the kept rows, then choose them anew.
+    """Training on truncated GCE by alternating search: fit the kept rows, then choose them again.
 
     Formula, with p the probability of the label and v in {0, 1} a memory of every row:
 
@@ -191,12 +195,12 @@ class TruncatedGCEMethod(Method):
 
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row, shape (B,)."""
-        losses = curve_loss(precise(rows.logits), rows.target, self.curve, reduction="none")
+        losses = value_at_margin(rows.margin, self.curve)
         threshold = (1 - self.k**self.curve.q) / self.curve.q
         return losses.where(self.is_kept[rows.row], threshold)
 
     def end_epoch(self, epoch: int) -> None:
-        """Prunes where it is time to."""
+        """Prunes at the end of a round."""
         facts = self.facts
         if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
             assert facts.predict is not None

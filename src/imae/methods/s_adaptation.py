@@ -24,23 +24,23 @@ class SAdaptation(Method):
         -log sum_i p_i(z) t_iy,   t_i = softmax over j of   b_ij              (simple)
                                                             u_ij . h + b_ij   (complex)
 
-    The layer is trained along with the network and predicts the *given* label; the network alone
-    is what is evaluated and kept. Without a good start the two could agree on any order of the
+    The layer is trained along with the network and predicts the *given* label; only the
+    network is evaluated and kept. Without a good start the two could agree on any order of the
     classes, so a warm-up trains the network on cross entropy, and then, over all rows t with
     given label y_t,
 
         b_ij = log(sum_t [y_t = j] p_i(x_t) / sum_t p_i(x_t)),   u_ij = 0
 
-    is the confusion matrix of the network. The network goes on from its weights.
+    is the confusion matrix of the network. The network continues from its weights.
 
     As published, but for the end of the warm-up: there early stopping on held-out rows, here a
-    share of the epochs. A quarter, because a longer one learns wrong labels by heart where data
+    share of the epochs. A quarter, because a longer one memorises wrong labels where data
     are few, and the layer then starts from too little noise. Keeps C * C numbers, the complex
     variant C * C * E (E features) and B * C * C for a batch of B rows; the start needs
     the logits of all rows once, N * C.
 
     Args:
-        variant: "simple" for noise that depends on the class alone, "complex" for noise that
+        variant: "simple" for noise that depends only on the class, "complex" for noise that
             depends on the features too.
         warm_up: Share of the epochs on cross entropy before the layer is added, in (0, 1).
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from imae._checks import check_choice
+from imae.methods.catalog import METHODS
 from imae.noise.catalog import parse
 from imae.recipes.recipe import Cell, Settings, Variant, merged
 
@@ -157,37 +158,6 @@ def _tiny(cell: Cell) -> Cell:
     return replace(cell, settings=merged(kept, _TINY, changed))
 
 
-TITLES: Mapping[str, str] = {
-    "cce": "CCE",
-    "mae": "MAE",
-    "imae": "IMAE",
-    "gce": "GCE",
-    "sl": "SL",
-    "focal": "Focal",
-    "agce": "AGCE",
-    "dm": "DM",
-    "icce": "ICCE",
-    "forward_symmetric": "Forward, known rate",
-    "label_smoothing": "LS",
-    "nce_mae": "NCE+MAE",
-    "nce_rce": "NCE+RCE",
-    "bootstrap_hard": "Boot-hard",
-    "bootstrap_soft": "Boot-soft",
-    "forward": "Forward",
-    "backward": "Backward",
-    "d2l": "D2L",
-    "s_adaptation": "S-adaptation",
-    "masking": "Masking",
-    "joint_optim": "Joint Optim.",
-    "truncated_gce": "Truncated GCE",
-    "trimmed": "Trimmed",
-    "co_teaching": "Co-teaching",
-    "l2rw": "L2RW",
-    "elr": "ELR",
-    "active_bias": "Active Bias",
-    "imae_stable": "IMAE, stable",
-}
-
 _CLEAN_T = 0.5
 _NOISY_T = 8.0
 # The paper prints no T for CIFAR-100. These are the T of the runs that the authors published with
@@ -241,7 +211,7 @@ def method(name: str, *, rate: float, num_classes: int = 10) -> Settings:
 
 def title(name: str) -> str:
     """The name of a method in a table."""
-    return TITLES[name]
+    return METHODS.find(name).title
 
 
 def noise_grid(

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from imae.errors import DataError, ImaeError
-from imae.losses.margin import margin
 from imae.records import EpochDynamics
 
 
@@ -25,17 +24,16 @@ class Dynamics:
         self._shown = torch.zeros(4, num_rows, device=device)
 
     @torch.no_grad()
-    def see(self, row: Tensor, logits: Tensor, target: Tensor, weight: Tensor) -> None:
+    def see(self, row: Tensor, logits: Tensor, margin: Tensor, weight: Tensor) -> None:
         """Takes in a batch of the training pass.
 
         Args:
             row: Positions of the rows, shape (B,).
             logits: Unnormalised scores, shape (B, C).
-            target: Given labels, shape (B,).
+            margin: Margins of the given labels, shape (B,).
             weight: L1 norm of the gradient of each row's own loss at its logits, shape (B,).
         """
-        logits = logits.float()
-        columns = (margin(logits, target), logits.argmax(1), weight, torch.ones_like(weight))
+        columns = (margin, logits.argmax(1), weight, torch.ones_like(weight))
         self._shown[:, row] = torch.stack([column.float() for column in columns])
 
     def clear(self) -> None:

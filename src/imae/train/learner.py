@@ -16,7 +16,7 @@ class Learner(nn.Module):
     """What the optimiser trains; a call gives the loss of every row.
 
     The logits of the last call stay on ``logits``, and keep their gradient after the backward
-    pass: the weight that each row had.
+    pass: the weight that each row had. The margins of the given labels stay on ``margin``.
 
     Args:
         networks: One network, or more if the method asks for them; the first is evaluated.
@@ -43,6 +43,7 @@ class Learner(nn.Module):
             outputs = outputs_of_call if sharded else _features_and_logits
         self._outputs = torch.compile(outputs) if compiled else outputs
         self.logits: Tensor | None = None
+        self.margin: Tensor | None = None
 
     @property
     def network(self) -> Network:
@@ -67,7 +68,10 @@ class Learner(nn.Module):
         if logits.requires_grad:
             logits.retain_grad()
         self.logits = logits
-        losses: Tensor = self.method(Rows(logits, target, row, inputs, features, others, weight))
+        rows = Rows(logits, target, row, inputs, features, others, weight)
+        losses: Tensor = self.method(rows)
+        with torch.no_grad():  # where the method has not needed it
+            self.margin = rows.margin.detach()
         return losses
 
 

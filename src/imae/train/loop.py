@@ -56,8 +56,9 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
     inputs, target, row = (state.fabric.to_device(each) for each in _tensors(state, batch))
     given_weight = None if batch.weight is None else state.fabric.to_device(batch.weight)
     losses: Tensor = state.module(inputs, target, row, given_weight)
-    logits = state.learner.logits
+    logits, margin = state.learner.logits, state.learner.margin
     assert logits is not None
+    assert margin is not None
     state.watch.see(losses, logits)
     if state.watch.is_reading_cheap:
         state.watch.check_finite(state.step, inputs, state.prepared.train.row_ids[batch.row])
@@ -71,7 +72,7 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
     state.fabric.backward(loss * share)
     assert logits.grad is not None
     own = logits.grad.float().abs().sum(1) / (share * _loss_scale(state))
-    state.dynamics.see(row, logits.detach(), target, own)
+    state.dynamics.see(row, logits.detach(), margin, own)
     _update_weights(state)
     state.loss += torch.stack([loss.detach(), weight.sum()]).to(state.loss.dtype)
     state.step += 1

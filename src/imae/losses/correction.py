@@ -1,0 +1,180 @@
+"""Cross entropy corrected by a transition matrix, as functions and as a module."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from imae.errors import ArgumentError
+from imae.losses.arguments import Labels, as_class_weight, is_plain, reduce_rows
+
+# Beyond this the inverse of a transition matrix is rounding error.
+LARGEST_CONDITION = 1e6
+
+
+def forward_correction(
+    logits: Tensor,
+    target: Tensor,
+    transition: Tensor,
+    *,
+    weight: Tensor | Sequence[float] | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross entropy of the noisy label that the network and the noise together predict.
+
+    Formula:
+
+        -log sum_i p_i transition[i, y]
+
+    Args:
+        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
+        target: Classes, as for ``imae.curve_loss``.
+        transition: Probability of given label j where the true one is i, at [i, j]; shape
+            (C, C), rows that sum to 1.
+        weight: Factor of each class, shape (C).
+        ignore_index: Class whose rows do not count.
+        reduction: "none", "mean" or "sum".
+
+    Returns:
+        A scalar, or with ``reduction="none"`` the shape of ``target``.
+
+    Raises:
+        ArgumentError: If ``transition`` is not a square matrix of probabilities.
+
+    Examples:
+        >>> forward_correction(torch.zeros(1, 4), torch.tensor([0]), torch.eye(4))
+        tensor(1.3863)
+
+    Reference:
+        Patrini et al., "Making deep neural networks robust to label noise: a loss correction
+        approach", CVPR 2017.
+    """
+    _check_transition(transition, logits)
+
+    def rows(log_p: Tensor, labels: Labels) -> Tensor:
+        assert labels.index is not None
+        to_label = transition.to(log_p).log().t()[labels.index].movedim(-1, 1)
+        return -torch.logsumexp(log_p + to_label, 1)
+
+    return reduce_rows(
+        logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
+
+
+def backward_correction(
+    logits: Tensor,
+    target: Tensor,
+    transition: Tensor,
+    *,
+    weight: Tensor | Sequence[float] | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross entropy made unbiased by the inverse of the noise; it may be negative.
+
+    Formula:
+
+        -sum_j inverse(transition)[y, j] log p_j
+
+    Args:
+        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
+        target: Classes, as for ``imae.curve_loss``.
+        transition: Probability of given label j where the true one is i, at [i, j]; shape
+            (C, C), rows that sum to 1, invertible.
+        weight: Factor of each class, shape (C).
+        ignore_index: Class whose rows do not count.
+        reduction: "none", "mean" or "sum".
+
+    Returns:
+        A scalar, or with ``reduction="none"`` the shape of ``target``.
+
+    Raises:
+        ArgumentError: If ``transition`` is not a square matrix of probabilities or has no
+            inverse.
+
+    Examples:
+        >>> backward_correction(torch.zeros(1, 4), torch.tensor([0]), torch.eye(4))
+        tensor(1.3863)
+
+    Reference:
+        Patrini et al., "Making deep neural networks robust to label noise: a loss correction
+        approach", CVPR 2017.
+    """
+    _check_transition(transition, logits)
+    if is_plain(transition) and torch.linalg.cond(transition.double()) > LARGEST_CONDITION:
+        raise ArgumentError("transition has no inverse, so backward correction is not defined")
+    inverse = torch.linalg.inv(transition.double())
+
+    def rows(log_p: Tensor, labels: Labels) -> Tensor:
+        assert labels.index is not None
+        shares: Tensor = inverse.to(log_p)[labels.index].movedim(-1, 1)
+        # A class that has no share adds 0, also where it is impossible, and not 0 * inf.
+        return -(shares * log_p.masked_fill(shares == 0, 0)).sum(1)
+
+    return reduce_rows(
+        logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
+
+
+class CorrectedLoss(nn.Module):
+    """Cross entropy corrected by a transition matrix, which moves with the module.
+
+    See ``imae.losses.forward_correction`` and ``imae.losses.backward_correction``.
+
+    Args:
+        transition: Probability of given label j where the true one is i, at [i, j]; shape (C, C).
+        backward: Whether to correct the losses instead of the predictions.
+        weight: Factor of each class, shape (C).
+        ignore_index: Class whose rows do not count.
+        reduction: "none", "mean" or "sum".
+
+    Examples:
+        >>> criterion = CorrectedLoss(torch.tensor([[0.9, 0.1], [0.4, 0.6]]))
+        >>> criterion(torch.zeros(1, 2), torch.tensor([0]))
+        tensor(0.4308)
+    """
+
+    transition: Tensor
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        transition: Tensor,
+        *,
+        backward: bool = False,
+        weight: Tensor | Sequence[float] | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        self.register_buffer("weight", as_class_weight(weight))
+        self.register_buffer("transition", transition)
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+        self._correct = backward_correction if backward else forward_correction
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
+        return self._correct(
+            logits,
+            target,
+            self.transition,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+
+def _check_transition(transition: Tensor, logits: Tensor) -> None:
+    num_classes = logits.shape[min(1, logits.dim() - 1)]
+    if transition.shape != (num_classes, num_classes):
+        raise ArgumentError(
+            f"transition must have shape ({num_classes}, {num_classes}), "
+            f"got {tuple(transition.shape)}"
+        )
+    if not is_plain(transition):
+        return
+    sums = transition.cpu().double().sum(1)  # not every device has double precision
+    if bool((transition < 0).any()) or not torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+        raise ArgumentError("transition must hold probabilities whose rows sum to 1")
