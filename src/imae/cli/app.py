@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build() -> "typer.Typer":
     import typer
 
-    from imae.cli import compare, curves, data, predict, report, reproduce, train
+    from imae.cli import audit, compare, curves, data, predict, report, reproduce, train
     from imae.cli import list as list_command
 
     app = typer.Typer(
@@ -66,6 +66,7 @@ def _build() -> "typer.Typer":
     compare.register_demo(app)
     train.register(app)
     compare.register(app)
+    audit.register(app)
     report.register(app)
     reproduce.register(app)
     predict.register(app)

@@ -1,0 +1,179 @@
+"""`imae audit` from the command line, with an audit that was made before."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+
+import numpy as np
+import pytest
+
+from imae.audit import Audit
+from imae.audit.check import draw_sample, lower_bound
+from imae.audit.decisions import Decision, read_decisions, write_decisions
+from imae.cli.app import main
+from imae.data import load
+from imae.records import RunFolder
+
+CONFIG = {"data": {"name": "digits"}}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits").train
+
+
+@pytest.fixture
+def run(tmp_path, digits):
+    """A run folder on digits, audited: the first 40 rows are flagged."""
+    number = 300
+    folder = RunFolder(tmp_path / "run")
+    folder.write_config(CONFIG)
+    wrong = np.linspace(1, 0, number)
+    given = digits.labels[:number]
+    is_flagged = np.arange(number) < 40
+    Audit(
+        row_ids=digits.row_ids[:number],
+        given=given,
+        class_names=digits.class_names,
+        suspicion=wrong,
+        wrong_probability=wrong,
+        suggested=np.where(is_flagged, (given + 1) % 10, given),
+        suggested_probability=wrong,
+        is_flagged=is_flagged,
+        fits_no_class=np.zeros(number, bool),
+        group=np.full(number, -1),
+        noise_rate=0.13,
+        noise_rate_low=0.1,
+        noise_rate_high=0.16,
+        transition=np.eye(10),
+    ).save(folder)
+    return folder.path
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_decisions_are_applied(run, tmp_path, capsys):
+    audit = Audit.load(RunFolder(run))
+    decisions = {0: Decision("accept", 3), 1: Decision("keep"), 2: Decision("no_class")}
+    write_decisions(audit, decisions, tmp_path / "decisions.csv")
+    out = tmp_path / "labels.csv"
+    arguments = ["audit", "apply", str(run), str(tmp_path / "decisions.csv"), "--out", str(out)]
+    assert main([*arguments, "--accept-above", "0.9"]) == 0
+    said = capsys.readouterr().out
+    assert "300 labels: 1 changed by people, 27 by the program, 1 removed, 1 confirmed" in said
+    assert f"Next: imae train digits --labels {out}" in said
+    assert len(rows_of(out)) == 300
+    assert len(rows_of(tmp_path / "labels.trail.csv")) == 30
+
+
+def test_the_served_decisions_are_applied_if_none_are_named(run, tmp_path, capsys):
+    out = tmp_path / "labels.csv"
+    assert main(["audit", "apply", str(run), "--out", str(out)]) == 2
+    assert "give a file of decisions" in capsys.readouterr().err
+    audit = Audit.load(RunFolder(run))
+    write_decisions(audit, {5: Decision("relabel", 9)}, run / "audit" / "decisions.csv")
+    assert main(["audit", "apply", str(run), "--out", str(out)]) == 0
+    assert rows_of(out)[5]["label"] == "9"
+
+
+def test_decisions_are_not_overwritten_and_bad_ones_write_nothing(run, tmp_path, capsys):
+    audit = Audit.load(RunFolder(run))
+    file = tmp_path / "decisions.csv"
+    write_decisions(audit, {5: Decision("keep")}, file)
+    before = file.read_bytes()
+    assert main(["audit", "apply", str(run), str(file), "--out", str(file)]) == 2
+    assert "would overwrite" in capsys.readouterr().err
+    assert file.read_bytes() == before
+    file.write_bytes(before.replace(str(audit.row_ids[5]).encode(), b"nobody"))
+    out = tmp_path / "labels.csv"
+    assert main(["audit", "apply", str(run), str(file), "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert "row 'nobody': is not a row of this run" in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_check_writes_its_page_then_its_bound(run, tmp_path, capsys):
+    assert main(["audit", "check", str(run), "--rows", "10", "--seed", "3"]) == 0
+    assert "judged 0 of 10" in capsys.readouterr().out
+    page = (run / "audit" / "check.html").read_text()
+    audit = Audit.load(RunFolder(run))
+    sample = draw_sample(audit, 10, seed=3).tolist()
+    assert page.count("data:image/png") == 10
+    assert all(f"row {audit.row_ids[row]}" in page for row in sample)
+    made = {row: Decision("no_class" if place else "keep") for place, row in enumerate(sample)}
+    write_decisions(audit, made, tmp_path / "judged.csv")
+    arguments = ["audit", "check", str(run), "--rows", "10", "--seed", "3", "--confidence", "0.9"]
+    assert main([*arguments, "--decisions", str(tmp_path / "judged.csv")]) == 0
+    bound = lower_bound(9, 10, confidence=0.9)
+    sentence = f"with 90% confidence at least {100 * bound:.1f}% of all 40 flagged labels are wrong"
+    assert sentence in capsys.readouterr().out
+    assert json.loads((run / "audit" / "check.json").read_text())["num_wrong"] == 9
+    assert sentence in (run / "audit" / "review.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("format", "name"), [("label-studio", "a.json"), ("fiftyone", "a.json"), ("mask", "a.npy")]
+)
+def test_the_audit_is_exported(run, tmp_path, format, name):
+    out = tmp_path / name
+    assert main(["audit", "export", str(run), "--format", format, "--out", str(out)]) == 0
+    assert out.stat().st_size > 100
+
+
+@pytest.mark.parametrize("command", ["serve", "check"])
+def test_a_run_that_was_not_audited_is_one_line(tmp_path, capsys, command):
+    folder = RunFolder(tmp_path / "run")
+    folder.write_config(CONFIG)
+    assert main(["audit", command, str(folder.path)]) == 2
+    assert f"has not been audited; start with: imae audit {folder.path}" in capsys.readouterr().err
+
+
+def test_data_that_is_gone_is_said_and_the_page_has_no_pictures(run, capsys):
+    RunFolder(run).write_config({"data": {"name": "gone/photos"}})
+    assert main(["audit", "check", str(run), "--rows", "4"]) == 0
+    assert "rows are shown without pictures or texts: " in capsys.readouterr().err
+    assert "data:image" not in (run / "audit" / "check.html").read_text()
+
+
+def test_a_served_review_ends_cleanly(run):
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from imae.cli.app import main; sys.exit(main())",
+         "audit", "serve", str(run)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unbuffered(),
+    )  # fmt: skip
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    try:
+        address = process.stdout.readline().split()[1]
+        audit = Audit.load(RunFolder(run))
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            page = answer.read().decode()
+        mark = page.split('"identity": "')[1].split('"')[0]
+        change = {"row_id": str(audit.row_ids[1]), "decision": "keep"}
+        body = json.dumps({"identity": mark, "changes": [change]}).encode()
+        headers = {"Content-Type": "application/json"}
+        urllib.request.urlopen(urllib.request.Request(f"{address}decisions", body, headers)).close()
+        assert list(read_decisions(audit, [run / "audit" / "decisions.csv"])) == [1]
+        process.send_signal(signal.SIGINT)
+        said, error = process.communicate(timeout=30)
+    finally:
+        watchdog.cancel()
+        process.kill()
+    assert process.returncode == 0
+    assert error == ""
+    assert "decisions.csv: 1" in said
+    assert "Next: imae audit apply" in said
+
+
+def unbuffered():
+    import os
+
+    return {**os.environ, "PYTHONUNBUFFERED": "1"}
