@@ -6,7 +6,7 @@ import pytest
 
 from imae.data import ArrayImages, ImageFiles, Table
 from imae.errors import ArgumentError
-from imae.train.rows import frozen_features, published_images
+from imae.train.preparation import frozen_features, published_images
 
 
 def test_files_are_cut_to_the_size_that_the_network_was_published_for():

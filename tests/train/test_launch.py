@@ -355,7 +355,9 @@ def test_a_signal_saves_and_leaves(configure, tmp_path, monkeypatch, number, cod
     config = configure()
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "advanced", interrupted)
-        with pytest.raises(Stopped, match=r"stopped after step 8; go on with: imae train --resume"):
+        with pytest.raises(
+            Stopped, match=r"stopped after step 8; continue with: imae train --resume"
+        ):
             train(config)
         assert RunFolder(config.out).progress()["status"] == "stopped"
     assert load_tensors(list_checkpoints(RunFolder(config.out).checkpoints)[-1])["step"] == 8
@@ -385,7 +387,7 @@ def test_a_finished_run_is_left_alone_and_not_overwritten(configure):
     run = train(configure(train={"epochs": 1}))
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     assert resume(run.path).result == run.result
-    with pytest.raises(ArgumentError, match=r"holds a run already; go on with --resume"):
+    with pytest.raises(ArgumentError, match=r"holds a run already; continue it with --resume"):
         train(configure(train={"epochs": 1}))
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
 
@@ -602,7 +604,7 @@ def test_a_process_that_dies_ends_the_run_with_a_line(configure, tmp_path):
     thread.join(60)
     assert not thread.is_alive()
     assert len(said) == 1
-    assert f"go on with: imae train --resume {config.out}" in said[0]
+    assert f"continue with: imae train --resume {config.out}" in said[0]
     assert "\n" not in said[0]
     assert trace(resume(config.out).path) == expected
 

@@ -6,7 +6,7 @@ import pytest
 
 from imae.errors import MissingExtraError
 from imae.records import RunFolder
-from imae.train.loggers import build_loggers
+from imae.train.display import build_loggers
 
 ROW = {"step": 3, "seconds": 1.5, "test_accuracy": None}
 

@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 import torch
 
+from imae._draws import derive_seed
 from imae.data import Batch
 from imae.losses import label_smoothing_loss
 from imae.methods import METHODS, LossMethod, Restart
 from imae.train import train
 from imae.train.display import QuietDisplay
-from imae.train.loop import fit, train_step
+from imae.train.learner import build_network
+from imae.train.loop import StopRequest, fit, train_step
 from imae.train.machine import build_fabric
 from imae.train.optim import cosine
-from imae.train.processes import StopRequest
-from imae.train.setup import build_network, setup
+from imae.train.setup import setup
 
 
 def started(configure, **sections):
@@ -162,6 +163,7 @@ def test_a_second_stage_begins_as_a_run_does(configure, monkeypatch, is_rate_con
         assert rates[:5] == [0.05] * 5
     else:
         assert rates[:5] == [pytest.approx(0.05 * cosine(step / 5, 1, 0)) for step in range(5)]
-    anew = build_network(state.config, state.prepared, seed=state.config.seed + 1)
+    seed = derive_seed(state.config.seed, "network", 1)
+    fresh = build_network(state.config, state.prepared.train, seed=seed)
     assert torch.equal(starts[0], first[0])
-    assert torch.equal(starts[1], next(anew.parameters()))
+    assert torch.equal(starts[1], next(fresh.parameters()))

@@ -1,4 +1,4 @@
-from imae.train.launch import plan
+from imae.train.plan import plan
 
 
 def test_it_says_what_would_run_and_writes_nothing(configure, tmp_path):

@@ -100,6 +100,7 @@ def test_new_rows_of_a_table_are_scaled_by_the_training_rows(table_run, tmp_path
     new = tmp_path / "new.csv"
     new.write_text("share,row_id,income\n0.2,x,8000\n")  # another order, and other statistics
     training = np.loadtxt(table_run.config.data.name, delimiter=",", skiprows=1, usecols=(0, 1))
+    training = training[table_run.folder.labels().row_ids.astype(int)]  # held-out rows do not count
     row = (np.array([8000, 0.2]) - training.mean(0)) / training.std(0)
     with torch.no_grad():
         logits = table_run.load_model()(torch.tensor(row[None], dtype=torch.float32))
@@ -116,7 +117,7 @@ def test_features_of_a_frozen_network(configure, arrays, monkeypatch, tmp_path):
     weights = tmp_path / "lite0.pth"
     torch.save(build("efficientnet_lite0", num_classes=1000, seed=1).state_dict(), weights)
     monkeypatch.setenv("IMAE_DATA", str(tmp_path))
-    monkeypatch.setattr("imae.train.rows.pretrained_weights", lambda _: weights)
+    monkeypatch.setattr("imae.train.preparation.pretrained_weights", lambda _: weights)
     run = train(
         configure(
             data={"features": "efficientnet_lite0"}, model={"name": "mlp"}, train={"epochs": 1}

@@ -6,7 +6,8 @@ from imae.data import ArrayImages
 from imae.data.preparation import describe_preparation
 from imae.errors import DataError
 from imae.records import RunFolder
-from imae.train.rows import describe, prepare, read_preparation
+from imae.train.preparation import read_preparation
+from imae.train.rows import describe, prepare
 
 
 @pytest.fixture

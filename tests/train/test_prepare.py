@@ -80,7 +80,7 @@ def test_features_replace_the_images(configure, arrays, monkeypatch, tmp_path):
     weights = tmp_path / "lite0.pth"
     torch.save(build("efficientnet_lite0", num_classes=1000).state_dict(), weights)
     monkeypatch.setenv("IMAE_DATA", str(tmp_path))
-    monkeypatch.setattr("imae.train.rows.pretrained_weights", lambda _: weights)
+    monkeypatch.setattr("imae.train.preparation.pretrained_weights", lambda _: weights)
     prepared = prepare(configure(data={"features": "efficientnet_lite0"}))
     assert prepared.train.inputs.shape == (1280,)
     assert prepared.test.inputs.shape == (1280,)

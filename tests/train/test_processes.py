@@ -9,7 +9,8 @@ from imae.errors import ArgumentError, ImaeError
 from imae.methods import METHODS
 from imae.records import RunFolder
 from imae.train import train
-from imae.train.processes import is_worker, lost_a_process, start_processes, started_as
+from imae.train.launch import is_worker, started_as
+from imae.train.processes import lost_a_process, start_processes
 
 
 def test_a_process_of_torchrun_knows_what_it_is(monkeypatch):
@@ -34,8 +35,8 @@ def test_a_process_that_ends_without_a_word_is_named(configure, tmp_path, monkey
     monkeypatch.syspath_prepend(tmp_path)  # which other processes take over
     leave = importlib.import_module("leaving").leave
     config = configure(machine={"devices": 2})
-    with pytest.raises(ImaeError, match=r"process 0 of 2 ended without a word \(exit code 9\)"):
-        start_processes(leave, config, tmp_path, is_resumed=False, show=False)
+    with pytest.raises(ImaeError, match=r"process 0 of 2 ended without a message \(exit code 9\)"):
+        start_processes(leave, config, tmp_path)
 
 
 def test_a_folder_in_use_is_said_by_the_first_alone(configure, capfd):

@@ -5,8 +5,9 @@ import torch
 from imae.errors import ArgumentError, DataError
 from imae.train.config import MachineConfig
 from imae.train.display import QuietDisplay
+from imae.train.learner import build_network
 from imae.train.machine import build_fabric, sum_dtype
-from imae.train.setup import build_network, setup
+from imae.train.setup import setup
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def test_steps_replace_epochs(configure, fabric):
 
 def test_start_weights_follow_from_the_seed_or_a_file(configure, fabric, tmp_path, capsys):
     first = setup(configure(), fabric, QuietDisplay())
-    again = build_network(first.config, first.prepared, seed=5)
-    other = build_network(first.config, first.prepared, seed=6)
+    again = build_network(first.config, first.prepared.train, seed=5)
+    other = build_network(first.config, first.prepared.train, seed=6)
     assert torch.equal(first.network.fc.weight, again.fc.weight)
     assert not torch.equal(first.network.fc.weight, other.fc.weight)
     torch.save(other.state_dict(), tmp_path / "start.pth")

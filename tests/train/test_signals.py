@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from imae.errors import ImaeError
-from imae.train.processes import Stopped, stop_requests
+from imae.train.loop import Stopped, stop_requests
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -41,6 +41,6 @@ def test_other_threads_take_no_signals():
 def test_stopped_is_one_of_ours_and_travels_between_processes():
     import pickle
 
-    stopped = pickle.loads(pickle.dumps(Stopped("go on", 143)))
+    stopped = pickle.loads(pickle.dumps(Stopped("continue", 143)))
     assert isinstance(stopped, ImaeError)
-    assert (str(stopped), stopped.code) == ("go on", 143)
+    assert (str(stopped), stopped.code) == ("continue", 143)

@@ -7,9 +7,8 @@ from imae.curves import CURVES
 from imae.data import Batch
 from imae.methods import METHODS
 from imae.train.display import QuietDisplay
-from imae.train.loop import fit, train_step
+from imae.train.loop import StopRequest, fit, train_step
 from imae.train.machine import build_fabric
-from imae.train.processes import StopRequest
 from imae.train.setup import setup
 
 
@@ -43,13 +42,13 @@ def test_what_is_captured_is_restored(configure):
     advance(other, 2)
     for ours, theirs in (
         (other.learner.networks, whole.learner.networks),
-        (other.average.network, whole.average.network),
+        (other.average.module, whole.average.module),
     ):
         for name, tensor in theirs.state_dict().items():
             assert torch.equal(ours.state_dict()[name], tensor), name
     assert torch.equal(other.dynamics.state(), whole.dynamics.state())
     assert torch.equal(other.loss, whole.loss)
-    assert other.network is other.average.network
+    assert other.network is other.average.module
 
 
 def test_one_process_is_first_and_its_own_total(configure):

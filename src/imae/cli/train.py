@@ -126,7 +126,7 @@ def _train(content: dict[str, Any], *, dry_run: bool) -> None:
 
 
 def _show_plan(config: Any) -> None:
-    from imae.train.launch import plan
+    from imae.train.plan import plan
 
     planned = plan(config)
     table = Table("setting", "value", title="What would run")
@@ -141,6 +141,10 @@ def _show_plan(config: Any) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    if planned.feature_seconds is not None:
+        typer.echo(f"before that, features take about {planned.feature_seconds:.0f} s, once")
+    for hint in planned.hints:
+        typer.echo(hint)
 
 
 def _report(path: Path, result: dict[str, Any] | None) -> None:

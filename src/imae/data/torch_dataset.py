@@ -186,6 +186,30 @@ def from_arrays(
     return assemble({"train": columns}, name=name, class_names=class_names)
 
 
+def as_data(rows: object) -> Data:
+    """Data as it is; a torch data set or arrays ``(X, y)`` as data.
+
+    Raises:
+        ArgumentError: If it is none of these.
+        DataError: If the rows cannot be used.
+
+    Examples:
+        >>> as_data((np.eye(2), [0, 1])).num_classes
+        2
+    """
+    if isinstance(rows, Data):
+        return rows
+    if isinstance(rows, tuple | list) and len(rows) == 2:
+        return from_arrays(*rows)
+    is_array = isinstance(rows, tuple | list | Tensor | np.ndarray) or hasattr(rows, "to_numpy")
+    if is_array or not (hasattr(rows, "__len__") and hasattr(rows, "__getitem__")):
+        raise ArgumentError(
+            "data must be an imae.data.Data, a map-style torch data set of (input, label) pairs, "
+            f"or arrays (X, y); got {type(rows).__name__}"
+        )
+    return from_dataset(rows)
+
+
 def inputs_in_memory(x: Any, *, where: str) -> Inputs:
     """Inputs from an array, a tensor, a data frame or a torch data set; see ``from_arrays``.
 

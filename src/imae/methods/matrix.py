@@ -50,7 +50,7 @@ def is_matrix_file(value: object) -> bool:
         >>> is_matrix_file("T.csv"), is_matrix_file("estimate")
         (True, False)
     """
-    return isinstance(value, str) and value.endswith((".csv", ".npy"))
+    return isinstance(value, str) and Path(value).suffix in (".csv", ".npy")
 
 
 def _from_file(name: str, path: Path) -> NDArray[Any]:

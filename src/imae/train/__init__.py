@@ -1,11 +1,18 @@
 """Training: a configuration in, a run folder out."""
 
-from imae.train.config import Config as Config
-from imae.train.launch import resume as resume
-from imae.train.launch import train as train
-from imae.train.processes import Stopped as Stopped
-from imae.train.run import Run as Run
-from imae.train.settings import build_config as build_config
-from imae.train.settings import read_config_file as read_config_file
-from imae.train.settings import with_settings as with_settings
-from imae.train.settings import with_values as with_values
+from typing import TYPE_CHECKING
+
+from imae._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from imae.train.config import Config as Config
+    from imae.train.launch import resume as resume
+    from imae.train.launch import train as train
+    from imae.train.loop import Stopped as Stopped
+    from imae.train.run import Run as Run
+    from imae.train.settings import build_config as build_config
+    from imae.train.settings import read_config_file as read_config_file
+    from imae.train.settings import with_settings as with_settings
+    from imae.train.settings import with_values as with_values
+
+__getattr__, __dir__ = lazy_exports(__name__)

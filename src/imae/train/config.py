@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from imae.errors import ArgumentError
-from imae.methods.catalog import METHODS
-from imae.models.catalog import MODELS
-from imae.noise.catalog import parse
+
+# Catalogs are imported where a name is checked: they bring torch, which a reader need not have.
+
+FROM_PYTHON = "python:"  # begins the name of a network that was given as a module
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -56,6 +57,10 @@ class DataConfig(_Section):
     augment: bool = Field(
         default=True, description="Whether images are cropped and mirrored at random."
     )
+    from_python: bool = Field(
+        default=False,
+        description="Whether the rows were given to `imae.train.train`; set by it.",
+    )
 
 
 class ModelConfig(_Section):
@@ -71,6 +76,8 @@ class ModelConfig(_Section):
     @classmethod
     def _known(cls, name: str | None) -> str | None:
         if name is not None and ":" not in name:
+            from imae.models.catalog import MODELS
+
             MODELS.find(name)
         return name
 
@@ -87,8 +94,13 @@ class MethodConfig(_Section):
 
     @model_validator(mode="after")
     def _known(self) -> "MethodConfig":
+        from imae.methods.catalog import METHODS
+        from imae.methods.matrix import is_matrix_file
+
+        # Files are read when a run starts: the settings of somebody else's run open none.
+        checked = {key: value for key, value in self.arguments.items() if not is_matrix_file(value)}
         try:
-            METHODS.build(self.name, **self.arguments)
+            METHODS.build(self.name, **checked)
         except TypeError as error:  # a text where a number belongs
             raise ValueError(f"{self.name}: {error}") from None
         return self
@@ -194,7 +206,8 @@ class MachineConfig(_Section):
     channels_last: bool = Field(default=False, description="Memory layout that suits convolutions.")
     threads: Positive | None = Field(
         default=None,
-        description="Threads of each process; recorded, for other numbers give other bits.",
+        description="Threads of each process [by the work of a step]; another number gives other "
+        "last digits.",
     )
 
     @model_validator(mode="after")
@@ -232,20 +245,28 @@ class Config(_Section):
     )
 
     def resume_command(self, folder: object) -> str:
-        """The command that goes on with a run of these settings in this folder.
+        """The command that continues a run of these settings in this folder.
 
         Examples:
             >>> Config(data={"name": "digits"}).resume_command("runs/a")
             'imae train --resume runs/a'
         """
         name = self.model.name or ""
-        code = f" --model {name}" if ":" in name else ""  # which a folder alone does not import
+        is_given = name.startswith(FROM_PYTHON)
+        if self.data.from_python or is_given:
+            data = ", data=..." if self.data.from_python else ""
+            return f"imae.train.resume({str(folder)!r}{data}{', model=...' if is_given else ''})"
+        code = f" --model {name}" if ":" in name else ""  # a folder by itself imports no code
         return f"imae train --resume {folder}{code}"
 
     @field_validator("noise")
     @classmethod
     def _known_noise(cls, noise: str | None) -> str | None:
-        return None if noise is None else str(parse(noise))
+        if noise is None:
+            return None
+        from imae.noise.catalog import parse
+
+        return str(parse(noise))
 
     @model_validator(mode="after")
     def _noise_options(self) -> "Config":

@@ -16,7 +16,7 @@ from imae._checks import check_choice
 from imae.errors import ArgumentError, import_extra
 from imae.models import Network
 from imae.train.predict import load_network, write_bytes
-from imae.train.rows import read_preparation
+from imae.train.preparation import read_preparation
 from imae.train.run import Run
 
 _QUIET = "torch.onnx._internal.exporter._registration"  # tells of each package that is not there

@@ -1,5 +1,6 @@
-"""What a run writes down as it goes: evaluations, dynamics, checkpoints, progress."""
+"""What a run writes as it trains: evaluations, dynamics, checkpoints, progress."""
 
+import math
 import time
 from typing import Any
 
@@ -9,10 +10,9 @@ from imae.errors import DataError
 from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.records.measures import HELD_OUT, TEST
 from imae.train.checkpoint import load_checkpoint, save_checkpoint, save_tensors
-from imae.train.display import Display
+from imae.train.display import Display, Logger, build_loggers
 from imae.train.dynamics import Dynamics
 from imae.train.evaluate import evaluate, held_dynamics
-from imae.train.loggers import Logger, build_loggers
 from imae.train.machine import describe as describe_machine
 from imae.train.rows import describe as describe_rows
 from imae.train.state import State
@@ -35,24 +35,26 @@ class Journal:
         self._last_progress = 0.0
 
     def begin(self, state: State, *, is_resumed: bool) -> None:
-        """Writes down what is being run, or takes up a run that was interrupted.
+        """Writes what is being run, or restores a run that was interrupted.
 
         Args:
             state: The run before its first step.
-            is_resumed: Whether the folder holds a run that is to go on.
+            is_resumed: Whether the folder holds a run to continue.
 
         Raises:
             DataError: If the data is no longer what the run was started on.
         """
         if is_resumed:
-            _check_same(self.run.labels(), _labels(state), self.run)
+            _check_same_labels(self.run.labels(), _labels(state), self.run)
+            described = describe_rows(state.prepared, state.config.data.features)
+            _check_same_inputs(self.run.preparation(), described, self.run)
             content = load_checkpoint(self.run.checkpoints, self.display.say)
             if content is not None:
                 state.restore(content)
             if state.is_first:
                 epochs, begun = divmod(state.step, state.steps_per_epoch)
                 if begun and state.step == state.total_steps:
-                    epochs += 1  # cut short on purpose, and written down
+                    epochs += 1  # the last epoch was cut short, and is written
                 self.run.truncate(step=state.step, num_epochs=epochs)
         elif state.is_first:
             threads = state.config.machine.threads
@@ -63,12 +65,13 @@ class Journal:
             # Last: a folder with a configuration is a run that can be resumed.
             self.run.write_config(state.config.model_dump(mode="json"))
         if state.is_first:
-            self._loggers = build_loggers(state.config.log, self.run, state.step)
+            if state.config.log:
+                self._loggers = build_loggers(state.config.log, self.run, state.step)
             self._progress(state, "running")
         self.display.start(state.step, state.total_steps)
 
     def advanced(self, state: State) -> None:
-        """Notes that a step is done."""
+        """Records that a step is done."""
         self.display.advance(state.step)
         if time.monotonic() - self._last_progress > _SECONDS_BETWEEN_PROGRESS:
             self._progress(state, "running")
@@ -129,14 +132,14 @@ class Journal:
             save_checkpoint(self.run.checkpoints, content, step=state.step, keep=keep)
 
     def stopped(self, state: State) -> str:
-        """Notes that a signal ended the run; the line says how to go on."""
+        """Records that a signal ended the run; the line says how to continue."""
         command = state.config.resume_command(self.run.path)
-        line = f"stopped after step {state.step}; go on with: {command}"
+        line = f"stopped after step {state.step}; continue with: {command}"
         self._progress(state, "stopped", line)
         return line
 
     def failed(self, state: State, message: str) -> None:
-        """Notes why the run ended."""
+        """Records why the run ended."""
         self._progress(state, "failed", message)
 
     def finish(self, state: State) -> None:
@@ -239,7 +242,7 @@ def _held_labels(state: State) -> RunLabels | None:
     )
 
 
-def _check_same(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
+def _check_same_labels(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
     if len(before.given) == len(now.given):
         changed = (before.row_ids != now.row_ids) | (before.given != now.given)
         if not changed.any():
@@ -248,3 +251,29 @@ def _check_same(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
     else:
         row = f"{len(now.given)} rows instead of {len(before.given)}"
     raise DataError(f"{run.path}: the data is not what this run was started on: {row}")
+
+
+def _check_same_inputs(before: dict[str, Any], now: dict[str, Any], run: RunFolder) -> None:
+    """Compares the content of every part of the data, and how rows are prepared."""
+    hashes = before.get("content", {})  # runs of earlier versions have none
+    for part in hashes.keys() | (now["content"].keys() if hashes else set()):
+        if hashes.get(part) != now["content"].get(part):
+            raise DataError(
+                f"{run.path}: the data is not what this run was started on: the {part} part differs"
+            )
+    for key in ("class_names", "input_shape", "preparation"):
+        if not _is_close(before.get(key), now[key]):
+            raise DataError(
+                f"{run.path}: the data is not what this run was started on: its {key} differs"
+            )
+
+
+def _is_close(before: Any, now: Any) -> bool:
+    """Whether nested values are equal; numbers may differ in the digits that machines differ in."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return before.keys() == now.keys() and all(_is_close(before[key], now[key]) for key in now)
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(_is_close, before, now))
+    if isinstance(before, float) and isinstance(now, float):
+        return math.isclose(before, now, rel_tol=1e-6, abs_tol=1e-9)
+    return bool(before == now)

@@ -1,149 +1,139 @@
-"""Training, resuming and planning, in this process or in several that are started for it."""
+"""Training and resuming, in this process or in several that are started for it."""
 
 import contextlib
 import datetime
 import os
 import re
-import statistics
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from torch import nn
+
+from imae.data import Data
+from imae.data.torch_dataset import as_data
 from imae.errors import ArgumentError, ImaeError
 from imae.records import RunFolder
-from imae.train.config import Config
+from imae.train.config import FROM_PYTHON, Config
 from imae.train.display import Display, QuietDisplay, shown_display
 from imae.train.journal import Journal
-from imae.train.loop import fit, train_step
+from imae.train.loop import Stopped, fit
 from imae.train.machine import build_fabric, pinned
-from imae.train.processes import (
-    Stopped,
-    StopRequest,
-    is_worker,
-    lost_a_process,
-    lost_line,
-    start_processes,
-    started_as,
-)
+from imae.train.processes import lost_a_process, lost_line, start_processes
 from imae.train.run import Run
-from imae.train.settings import known_settings
+from imae.train.settings import build_config, with_values
 from imae.train.setup import setup
 
-_TRIED_STEPS = 8
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What would run.
-
-    Args:
-        settings: Every setting that is not None, as text, by its key.
-        num_rows: Rows to train on.
-        num_parameters: Numbers that the optimiser changes.
-        total_steps: Steps of the whole run.
-        epoch_seconds: About how long the training steps of an epoch take.
-        total_seconds: About how long all training steps take.
-    """
-
-    settings: dict[str, str]
-    num_rows: int
-    num_parameters: int
-    total_steps: int
-    epoch_seconds: float
-    total_seconds: float
-
-
-def plan(config: Config) -> Plan:
-    """Tries a few steps of a run in this process, without writing anything.
-
-    Raises:
-        ImaeError: If the data, the network or an option cannot be used.
-    """
-    alone = config.machine.model_copy(update={"devices": 1, "nodes": 1})
-    fabric = build_fabric(alone)
-    state = setup(config, fabric, QuietDisplay())
-    state.learner.train()
-    seconds = []
-    threads = state.config.machine.threads
-    assert threads is not None
-    with pinned(threads, fabric.device):
-        for batch in state.batches.epoch(0):
-            before = state.step_seconds
-            train_step(state, batch, StopRequest())
-            seconds.append(state.step_seconds - before)
-            if state.step == _TRIED_STEPS:
-                break
-    step_seconds = statistics.median(seconds)
-    return Plan(
-        settings=_flat(state.config),
-        num_rows=len(state.prepared.train),
-        num_parameters=sum(parameter.numel() for parameter in state.learner.parameters()),
-        total_steps=state.total_steps,
-        epoch_seconds=step_seconds * state.steps_per_epoch,
-        total_seconds=step_seconds * state.total_steps,
-    )
-
-
-def _flat(config: Config) -> dict[str, str]:
-    content = config.model_dump(mode="json")
-    flat = {}
-    for key, *_ in known_settings():
-        value = content
-        for part in key.split("."):
-            value = value[part]
-        if value not in (None, {}, []):
-            flat[key] = str(value)
-    return flat
-
-
-def train(config: Config, *, show: bool = False) -> Run:
-    """Trains as configured and gives the finished run.
+def train(
+    config: Config | Mapping[str, Any],
+    data: object = None,
+    model: nn.Module | None = None,
+    *,
+    show: bool = False,
+) -> Run:
+    """Trains as configured and returns the finished run.
 
     Args:
-        config: What to train; ``imae.train.build_config`` makes one from nested settings.
+        config: What to train: a ``Config``, or nested settings as for ``build_config``.
+        data: The rows, in place of ``data.name``: an ``imae.data.Data``, a map-style
+            ``torch.utils.data.Dataset`` of (input, label) pairs, arrays ``(X, y)``, or a name or
+            path. See ``imae.data.from_arrays`` and ``from_dataset`` for what they may hold.
+        model: The network, in place of ``model.name``; a copy of it is trained.
         show: Whether to show progress on the error stream.
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it; it can be resumed.
         ImaeError: If the data or an option cannot be used, the numbers go wrong, something
-            cannot be written, or the folder holds a run already.
+            cannot be written, or the folder is not empty.
 
     Examples:
         >>> import tempfile
-        >>> from imae.train import Config
-        >>> config = Config(
-        ...     data={"name": "digits"},
-        ...     noise="symmetric:0.4",
-        ...     model={"name": "mlp"},
-        ...     train={"epochs": 1},
-        ...     out=tempfile.mkdtemp(),
-        ... )
-        >>> run = train(config)
+        >>> import numpy as np
+        >>> settings = {"train": {"epochs": 2}, "out": tempfile.mkdtemp()}
+        >>> X, y = np.random.default_rng(1).normal(size=(80, 4)), np.arange(80) % 2
+        >>> run = train(settings, data=(X, y))
         >>> run.result["final"]["step"]
-        21
+        4
     """
+    rows = None
+    if data is not None:
+        rows, config = _given_data(config, data)
+    elif not isinstance(config, Config):
+        config = build_config(config)
+    if model is not None:
+        config = _with_given_model(config, model)
     folder = Path(config.out or default_folder(config))
-    return Run(_start(config, folder, is_resumed=False, show=show), model=config.model.name)
+    path = _start(config, folder, data=rows, model=model, is_resumed=False, show=show)
+    return Run(path, model=config.model.name if model is None else model)
 
 
-def resume(path: str | os.PathLike[str], *, show: bool = False, model: str | None = None) -> Run:
-    """Goes on with a run from its last checkpoint; one that has finished is left alone.
+def resume(
+    path: str | os.PathLike[str],
+    data: object = None,
+    model: str | nn.Module | None = None,
+    *,
+    show: bool = False,
+) -> Run:
+    """Continues a run from its last checkpoint; a run that has finished is left as it is.
 
-    The end is bit for bit that of a run which was never interrupted.
+    The result is bit for bit that of a run which was never interrupted.
 
     Args:
         path: The run folder.
+        data: The rows again, if they were given in Python; or where data that was moved is now.
+            They must have the same content.
+        model: The network again, if it was given in Python; its name, if it is a function of
+            your own. See ``Run``.
         show: Whether to show progress on the error stream.
-        model: Name of the network, if it is a function of your own; see ``Run``.
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it again.
-        ImaeError: As from ``train``, or if the folder holds no run.
+        ImaeError: As from ``train``, or if the folder does not hold a run.
     """
     run = Run(path, model=model)
     if run.result is None:
         run.refuse_code()
-        _start(run.config, run.path, is_resumed=True, show=show)
+        rows, config = None, run.config
+        if data is not None:
+            rows, config = _given_data(config, data)
+        elif config.data.from_python:
+            raise ArgumentError(
+                f"{run.path}: its data was given in Python; give it again: "
+                f"{config.resume_command(run.path)}"
+            )
+        module = model if isinstance(model, nn.Module) else None
+        _start(config, run.path, data=rows, model=module, is_resumed=True, show=show)
     return Run(path, model=model)
+
+
+def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:
+    """The rows that were given, if they are not on disk, and the configuration that says so."""
+    rows = None if isinstance(data, str | os.PathLike) else as_data(data)
+    content = config.model_dump() if isinstance(config, Config) else config
+    section = content.get("data", {}) if isinstance(content, Mapping) else None
+    if not isinstance(section, Mapping):
+        return rows, build_config(content)  # says what is wrong with it
+    if rows is None:
+        assert isinstance(data, str | os.PathLike)
+        name = os.fspath(data)
+    else:
+        name = section.get("name") or rows.name
+        for option in ("root", "options"):
+            if section.get(option):
+                raise ArgumentError(f"data.{option} is for data that is loaded; leave it out")
+    changes = {"data.name": name, "data.from_python": rows is not None}
+    return rows, build_config(with_values(content, changes))
+
+
+def _with_given_model(config: Config, model: nn.Module) -> Config:
+    if not isinstance(model, nn.Module):
+        raise ArgumentError(f"model must be a torch.nn.Module, got {model!r}; a name is model.name")
+    if config.model.name is not None or config.model.arguments or config.model.init:
+        raise ArgumentError("model: a network and settings of the section model were given")
+    section = config.model.model_copy(update={"name": f"{FROM_PYTHON}{type(model).__name__}"})
+    return config.model_copy(update={"model": section})
 
 
 def default_folder(config: Config) -> str:
@@ -153,13 +143,23 @@ def default_folder(config: Config) -> str:
     return f"runs/{data}-{config.method.name}-{time}"
 
 
-def train_here(config: Config, folder: Path, *, is_resumed: bool, show: bool) -> Path:
+def train_here(
+    config: Config,
+    folder: Path,
+    *,
+    data: Data | None = None,
+    model: nn.Module | None = None,
+    is_resumed: bool,
+    show: bool,
+) -> Path:
     """Trains in this process, as the only one or as one of several.
 
     Args:
         config: What to train.
         folder: The run folder; that of the first rank counts.
-        is_resumed: Whether the folder holds a run that is to go on.
+        data: Rows from Python.
+        model: A network from Python.
+        is_resumed: Whether the folder holds a run to continue.
         show: Whether the first rank shows progress.
 
     Returns:
@@ -179,10 +179,11 @@ def train_here(config: Config, folder: Path, *, is_resumed: bool, show: bool) ->
             stack.enter_context(run.lock())
             if run.exists() and not is_resumed:
                 raise ArgumentError(
-                    f"{folder}: holds a run already; go on with --resume {folder}, "
+                    f"{folder}: holds a run already; continue it with --resume {folder}, "
                     "or choose another --out"
                 )
-        state = setup(config, fabric, display)
+        is_early = is_resumed and "content" not in run.preparation()
+        state = setup(config, fabric, display, data=data, model=model, scale_by_all=is_early)
         threads = state.config.machine.threads
         assert threads is not None
         stack.enter_context(pinned(threads, fabric.device))
@@ -207,16 +208,38 @@ def train_here(config: Config, folder: Path, *, is_resumed: bool, show: bool) ->
     return folder
 
 
-def _start(config: Config, folder: Path, *, is_resumed: bool, show: bool) -> Path:
+def _start(
+    config: Config,
+    folder: Path,
+    *,
+    data: Data | None,
+    model: nn.Module | None,
+    is_resumed: bool,
+    show: bool,
+) -> Path:
+    call = partial(train_here, data=data, model=model, is_resumed=is_resumed, show=show)
     if is_worker():
         machine = config.machine.model_copy(update=started_as())
         config = config.model_copy(update={"machine": machine})
     elif config.machine.nodes > 1:
         raise ArgumentError(
-            "machine.nodes: several machines are started with torchrun, which names them to each "
-            "other: torchrun --nnodes M --nproc-per-node N $(which imae) train ..."
+            "machine.nodes: several machines are started with torchrun, which connects them: "
+            "torchrun --nnodes M --nproc-per-node N $(which imae) train ..."
         )
     elif config.machine.devices > 1:
-        start_processes(train_here, config, folder, is_resumed=is_resumed, show=show)
+        start_processes(partial(call, config, folder), config, folder)
         return folder
-    return train_here(config, folder, is_resumed=is_resumed, show=show)
+    return call(config, folder)
+
+
+def is_worker() -> bool:
+    """Whether this process was started as one of several, by torchrun or by us."""
+    return "LOCAL_RANK" in os.environ
+
+
+def started_as() -> dict[str, int]:
+    """Devices and nodes that torchrun, or we, started; nothing if it does not say."""
+    if "WORLD_SIZE" not in os.environ or "LOCAL_WORLD_SIZE" not in os.environ:
+        return {}
+    here, everywhere = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
+    return {"devices": here, "nodes": everywhere // here}

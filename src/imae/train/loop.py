@@ -1,6 +1,11 @@
-"""The loop: one step, what follows a step, and the whole run."""
+"""The loop: one step, what follows a step, the whole run, and requests to stop it."""
 
+import contextlib
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -8,14 +13,66 @@ from torch import Tensor
 
 from imae._draws import torch_generator
 from imae.data import Batch
+from imae.errors import ImaeError
 from imae.train.journal import Journal
 from imae.train.machine import clip_gradients
 from imae.train.optim import factor, set_learning_rate, shortened
-from imae.train.processes import Stopped, StopRequest, stop_requests
-from imae.train.setup import train_anew
+from imae.train.setup import restart_training
 from imae.train.state import State
 
-_STEPS_BETWEEN_READS = 50  # of what an accelerator saw: reading makes the host wait for it
+_STEPS_BETWEEN_READS = 50  # of results on an accelerator: reading makes the host wait for it
+
+
+class Stopped(ImaeError):  # noqa: N818 - not an error
+    """A run was asked to stop, has saved and can be resumed.
+
+    Args:
+        message: One line that says how to continue.
+        code: Exit code of the command: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message, code)
+        self.message = message
+        self.code = code
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class StopRequest:
+    """Whether a signal has asked the run to stop, and which."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    @property
+    def code(self) -> int:
+        """Exit code that shells expect for the signal."""
+        return 128 + self.signal
+
+    def take(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
+        """Records a signal; a second Ctrl-C does not wait for the run to save."""
+        if self.signal and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Records Ctrl-C and SIGTERM while the block runs, instead of ending the process."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # Python handles signals in its main thread only
+        return
+    before = {
+        number: signal.signal(number, request.take) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def fit(state: State, journal: Journal) -> None:
@@ -34,7 +91,7 @@ def fit(state: State, journal: Journal) -> None:
         while state.step < state.total_steps:
             epoch, start = divmod(state.step, state.steps_per_epoch)
             if start == 0 and state.restart is not None and epoch == state.restart.epoch:
-                train_anew(state)
+                restart_training(state)
             state.method.start_epoch(epoch)
             for batch in state.batches.epoch(epoch, start_step=start):
                 must_stop = train_step(state, batch, request)
@@ -110,7 +167,7 @@ def _start_step(state: State) -> None:
     # Networks with dropout draw from the global generator: the step decides what they draw.
     draws = torch_generator(config.seed, "step", epoch, step_in_epoch, state.ranks.rank)
     if state.fabric.device.type == "cpu":
-        # Not torch's own function, which also notes down a traceback for each kind of accelerator.
+        # Not torch.manual_seed, which also records a traceback for each kind of accelerator.
         torch.default_generator.manual_seed(draws.initial_seed())
     else:
         torch.manual_seed(draws.initial_seed())
@@ -122,7 +179,7 @@ def _start_step(state: State) -> None:
 
 
 def _rate_factor(state: State) -> float:
-    """The schedule at this step; each stage of a run in two stages has a schedule of its own."""
+    """The schedule at this step; each stage of a run in two stages has its own schedule."""
     schedule = state.config.schedule
     if state.restart is None:
         return factor(schedule, state.step, state.total_steps)
@@ -138,7 +195,7 @@ def _rate_factor(state: State) -> float:
 def _update_weights(state: State) -> None:
     clip = state.config.train.clip
     if state.is_sharded:
-        # Those of networks were averaged as they were divided; the method is no part of that.
+        # Gradients of networks were averaged as they were divided, those of the method were not.
         state.ranks.average_gradients(state.method.parameters())
         if clip is not None:
             clip_gradients(state.learner.parameters(), clip)
@@ -148,7 +205,7 @@ def _update_weights(state: State) -> None:
         )
     state.wrapped_optimizer.step()
     if state.average is not None:
-        state.average.update(state.learner.network)
+        state.average.update_parameters(state.learner.network)
 
 
 def _tensors(state: State, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """Devices, precision, threads and strategies, and weights divided among processes."""
 
 import contextlib
+import copy
 import datetime
 import importlib.metadata
 import inspect
@@ -66,6 +67,19 @@ def pinned(threads: int, device: torch.device) -> Iterator[None]:
         torch.set_deterministic_debug_mode(mode)
 
 
+SMALL_WORK = 1e9  # operations of a step
+
+
+def operations(network: nn.Module, row: Tensor) -> int:
+    """Multiplications and additions of one pass of a row, shape (1, ...), through a network."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad(), torch.random.fork_rng(devices=[]):
+        copy.deepcopy(network).eval()(row)
+    return int(counter.get_total_flops())
+
+
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
 
@@ -80,13 +94,16 @@ def _cpu_name() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the source, if it is run from a repository."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    """The commit of imae, if it is run from its own repository and not from a user's."""
+    source = Path(__file__).parents[1]
+    command = ["git", "-C", str(source), "rev-parse", "--show-toplevel", "HEAD"]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return run.stdout.strip()
+    root, commit = run.stdout.splitlines()
+    # An environment within a repository of the user's lies elsewhere below its root.
+    return commit if Path(root, "src", "imae") == source else None
 
 
 def shard_learner(learner: nn.Module, mesh: "DeviceMesh") -> nn.Module:
@@ -121,6 +138,10 @@ def shard(network: nn.Module, mesh: "DeviceMesh") -> None:
             fully_shard(part, mesh=processes, reshard_after_forward=True)
     # Divided again after each pass, the outermost too: between passes all weights are in parts.
     fully_shard(network, mesh=processes, reshard_after_forward=True)
+
+
+# Not torch's get_state_dict and set_state_dict: they key an optimiser's state by the names of
+# parameters, and a checkpoint here is one and the same file with divided weights and without.
 
 
 def whole(content: Any) -> Any:
@@ -191,7 +212,7 @@ def build_fabric(machine: MachineConfig) -> "Fabric":
     """
     fabric_module = import_extra("lightning_fabric", extra="train")
     strategies = import_extra("lightning_fabric.strategies", extra="train")
-    # After the import, which sets it to tell of every rank and number format.
+    # After the import, which makes it log every rank and number format.
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     is_alone = machine.devices * machine.nodes == 1
     try:

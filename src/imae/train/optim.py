@@ -1,11 +1,11 @@
 """Optimisers and learning-rate schedules by name, and a moving average of the weights."""
 
-import copy
 import math
 from collections.abc import Iterable
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from imae.train.config import OptimizerConfig, ScheduleConfig
 
@@ -15,7 +15,7 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimiser of the network's parameters and of those that the method has.
 
-    The method's are not pulled towards zero: for a transition matrix zero is no resting place.
+    Those of the method have no weight decay: a transition matrix must not tend to zero.
 
     Args:
         config: Which optimiser, and its numbers.
@@ -49,7 +49,7 @@ _ONE_CYCLE_END = 1e-4 / 25
 
 
 def factor(schedule: ScheduleConfig, step: int, total_steps: int) -> float:
-    """What the learning rate is multiplied by at a step.
+    """The factor of the learning rate at a step.
 
     Args:
         schedule: Shape of the learning rate.
@@ -117,14 +117,14 @@ def cosine(progress: float, start: float, end: float) -> float:
     return end + (start - end) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-class Average:
-    """A network whose weights trail behind those of another.
+def averaged(network: nn.Module, decay: float) -> AveragedModel:
+    """A copy of a network whose weights follow the original as it is trained.
 
     Formula:
 
         average = decay average + (1 - decay) weights, after each step
 
-    Buffers, such as the statistics of batch normalisation, are taken over as they are.
+    Buffers, such as the statistics of batch normalisation, are copied as they are.
 
     Args:
         network: The network to follow; a copy of it is the start.
@@ -132,30 +132,13 @@ class Average:
 
     Examples:
         >>> network = nn.Linear(1, 1, bias=False)
-        >>> average = Average(network, decay=0.75)
+        >>> average = averaged(network, decay=0.75)
         >>> with torch.no_grad():
-        ...     _ = average.network.weight.fill_(0), network.weight.fill_(1)
-        >>> average.update(network)
-        >>> float(average.network.weight)
+        ...     _ = average.module.weight.fill_(0), network.weight.fill_(1)
+        >>> average.update_parameters(network)
+        >>> float(average.module.weight)
         0.25
     """
-
-    def __init__(self, network: nn.Module, decay: float) -> None:
-        self.network = copy.deepcopy(network).requires_grad_(False).eval()
-        self._decay = decay
-
-    @torch.no_grad()
-    def start_from(self, network: nn.Module) -> None:
-        """Forgets all steps: the network as it is now is the start."""
-        for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
-            average.copy_(weight)
-        for own, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
-            own.copy_(buffer)
-
-    @torch.no_grad()
-    def update(self, network: nn.Module) -> None:
-        """Follows the network by one step."""
-        for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
-            average.lerp_(weight, 1 - self._decay)
-        for own, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
-            own.copy_(buffer)
+    average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
+    average.n_averaged.fill_(1)  # at 0 the first update would copy the weights
+    return average.requires_grad_(False).eval()

@@ -17,7 +17,7 @@ from imae.data.preparation import standardise
 from imae.errors import ArgumentError, DataError, ImaeError, import_extra
 from imae.models import Network
 from imae.records.files import whole_file
-from imae.train.rows import Preparation, frozen_features, read_preparation
+from imae.train.preparation import Preparation, frozen_features, read_preparation
 from imae.train.run import Run
 
 SUFFIXES = (".csv", ".parquet")
@@ -46,7 +46,7 @@ class Predictions:
 
 def predict(
     run: Run | str | os.PathLike[str],
-    data: str | Path,
+    data: object,
     *,
     which: str = "final",
     root: str | Path | None = None,
@@ -60,7 +60,8 @@ def predict(
     Args:
         run: The run, or its folder.
         data: Name of a known set, whose test rows are taken, or a path: a folder of images, a CSV
-            or Parquet file, or a ``.npz`` or ``.npy`` file. Labels in it are not read.
+            or Parquet file, or a ``.npz`` or ``.npy`` file. Labels in it are not read. Or the
+            rows themselves: an array, a tensor, a data frame or a torch data set.
         which: "final", or "best" on the held-out labels.
         root: For a known set the folder its files lie in. For a path the folder that no image may
             lie outside of.
@@ -87,10 +88,11 @@ def predict(
     network = load_network(run, which)
     preparation = read_preparation(run.folder)
     settings = run.config.data
+    where = str(data) if isinstance(data, str | Path) else "the rows given"
     rows = load_unlabelled(data, like=preparation.like, options=settings.options, root=root)
     split = rows.split(preparation.class_names)
     if preparation.features is not None:
-        split = _as_features(split, preparation, run, str(data))
+        split = _as_features(split, preparation, run, where)
     batches = Batches(
         split,
         run.config.train.evaluate_batch_size,
@@ -99,7 +101,7 @@ def predict(
         augment=False,
         workers=settings.workers,
     )
-    labels, probabilities = _run(network, batches, progress, str(data))
+    labels, probabilities = _run(network, batches, progress, where)
     return Predictions(split.row_ids, labels, probabilities, preparation.class_names)
 
 
@@ -180,7 +182,7 @@ def _as_features(split: Split, preparation: Preparation, run: Run, source: str) 
     assert scale.mean is not None
     assert scale.std is not None
     assert settings.features is not None
-    features = frozen_features(settings.features, workers=settings.workers)(split).inputs
+    features = frozen_features(settings.features, settings.workers)(split).inputs
     assert isinstance(features, Table)
     table = standardise(features, scale.mean, scale.std, row_ids=split.row_ids, source=source)
     return replace(split, inputs=table)

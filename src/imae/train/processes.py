@@ -1,4 +1,4 @@
-"""Processes and signals: several processes on one machine, Ctrl-C, and clear ends."""
+"""Several processes on one machine, and one clear message when one of them fails."""
 
 import contextlib
 import multiprocessing
@@ -9,7 +9,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,59 +19,7 @@ import torch
 
 from imae.errors import ImaeError
 from imae.train.config import Config
-
-
-class Stopped(ImaeError):  # noqa: N818 - it is no error
-    """A run was asked to stop, has saved and can be resumed.
-
-    Args:
-        message: One line that says how to go on.
-        code: Exit code of the command: 130 after Ctrl-C, 143 after SIGTERM.
-    """
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message, code)
-        self.message = message
-        self.code = code
-
-    def __str__(self) -> str:
-        return self.message
-
-
-class StopRequest:
-    """Whether a signal has asked the run to stop, and which."""
-
-    def __init__(self) -> None:
-        self.signal = 0
-
-    @property
-    def code(self) -> int:
-        """Exit code that shells expect for the signal."""
-        return 128 + self.signal
-
-    def take(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
-        """Notes a signal; a second Ctrl-C does not wait for the run to save."""
-        if self.signal and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.signal = number
-
-
-@contextlib.contextmanager
-def stop_requests() -> Iterator[StopRequest]:
-    """Notes Ctrl-C and SIGTERM instead of being ended by them, for as long as the block runs."""
-    request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request  # Python takes signals in its main thread only
-        return
-    before = {
-        number: signal.signal(number, request.take) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
+from imae.train.loop import Stopped
 
 _PRELOADED = ["imae.train", "lightning_fabric", "sklearn.datasets"]  # if they are installed
 
@@ -111,30 +58,13 @@ def _call(environment: Mapping[str, str], work: Callable[..., object], arguments
 _LOST = "another process of this run ended"
 
 
-def is_worker() -> bool:
-    """Whether this process was started as one of several, by torchrun or by us."""
-    return "LOCAL_RANK" in os.environ
-
-
-def started_as() -> dict[str, int]:
-    """Devices and nodes that torchrun, or we, started; nothing if it does not say."""
-    if "WORLD_SIZE" not in os.environ or "LOCAL_WORLD_SIZE" not in os.environ:
-        return {}
-    here, everywhere = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
-    return {"devices": here, "nodes": everywhere // here}
-
-
-def start_processes(
-    work: Callable[..., object], config: Config, folder: Path, *, is_resumed: bool, show: bool
-) -> None:
-    """Runs the work in as many processes as devices are asked for, and waits for all.
+def start_processes(call: Callable[[], object], config: Config, folder: Path) -> None:
+    """Runs a call in as many processes as devices are asked for, and waits for all.
 
     Args:
-        work: Called as ``work(config, folder, is_resumed=..., show=...)`` in each process.
-        config: What to train.
+        call: What each process does; it must be possible to pickle it.
+        config: What is trained.
         folder: The run folder.
-        is_resumed: Whether the folder holds a run that is to go on.
-        show: Whether the first process shows progress.
 
     Raises:
         Stopped: If a signal ended the run.
@@ -143,7 +73,6 @@ def start_processes(
     number = config.machine.devices
     errors: Any = fresh_context().SimpleQueue()
     port = _free_port()
-    call = partial(work, config, folder, is_resumed=is_resumed, show=show)
     workers = [fresh_process(_work, call, rank, number, port, errors) for rank in range(number)]
     with _forwarded_signals(workers):
         for worker in workers:
@@ -165,7 +94,7 @@ def lost_a_process(error: Exception) -> bool:
 
 def lost_line(config: Config, folder: Path) -> str:
     """What a process says that has lost another."""
-    return f"{_LOST}; go on with: {config.resume_command(folder)}"
+    return f"{_LOST}; continue with: {config.resume_command(folder)}"
 
 
 def _raise_first(said: list[ImaeError], codes: list[int | None], command: str) -> None:
@@ -183,8 +112,8 @@ def _raise_first(said: list[ImaeError], codes: list[int | None], command: str) -
     silent = [rank for rank in failed if codes[rank] not in (2, -signal.SIGTERM)]
     rank = (silent or failed)[0]
     raise ImaeError(
-        f"process {rank} of {len(codes)} ended without a word (exit code {codes[rank]}); "
-        f"go on with: {command}"
+        f"process {rank} of {len(codes)} ended without a message (exit code {codes[rank]}); "
+        f"continue with: {command}"
     )
 
 
@@ -253,7 +182,7 @@ def _forwarded_signals(workers: list[Any]) -> Iterator[None]:
                 os.kill(worker.pid, number)
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python takes signals in its main thread only
+        yield  # Python handles signals in its main thread only
         return
     # A terminal sends Ctrl-C to all processes of the group itself.
     before = {

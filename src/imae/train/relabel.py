@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +11,21 @@ from numpy.typing import NDArray
 
 from imae._draws import numpy_generator
 from imae.data.columns import ID_NAMES, LABEL_NAMES, listing, only_column
+from imae.data.preparation import fit_scale
 from imae.data.split import Split, written_ids
 from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
 from imae.errors import ArgumentError, DataError
-from imae.noise import KINDS, NoiseSpec, NoisyLabels, apply, parse_mapping, read_manifest
+from imae.noise import (
+    KINDS,
+    NoiseSpec,
+    NoisyLabels,
+    apply,
+    parse,
+    parse_mapping,
+    read_manifest,
+)
 from imae.noise.manifest import MANIFEST_START
+from imae.train.config import Config
 
 _ROWS_AT_ONCE = 256
 
@@ -51,6 +61,26 @@ def corrupt_split(
         mapping=None if mapping is None else parse_mapping(mapping, split.class_names),
         features=_features(split) if "features" in options else None,
     )
+
+
+def configured_noise(config: Config, *, is_scaled: bool) -> Callable[[Split, int], NoisyLabels]:
+    """The noise of a run: a function of a split and a seed.
+
+    Args:
+        config: Settings that ask for noise.
+        is_scaled: Whether the inputs are at one scale.
+    """
+    assert config.noise is not None
+    spec = parse(config.noise)
+
+    def corrupt(split: Split, seed: int) -> NoisyLabels:
+        # Noise that depends on the inputs sees numbers of one scale, as a network does.
+        seen = split if is_scaled else fit_scale(split, source=config.data.name)(split)
+        return corrupt_split(
+            seen, spec, seed=seed, mapping=config.noise_map, exact=config.noise_exact
+        )
+
+    return corrupt
 
 
 def _features(split: Split) -> NDArray[np.float32]:

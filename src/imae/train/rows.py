@@ -1,92 +1,48 @@
 """The rows of a run: loaded, corrupted, held out, and described for later predictions."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import contextlib
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data import (
-    ArrayImages,
-    ImageFiles,
-    Inputs,
-    Split,
-    Table,
-    extract_features,
-    hold_out,
-    load,
-    sample_rows,
-)
-from imae.data.preparation import describe_preparation, fit_preparation, without_rows
-from imae.data.sources.archive import data_root
+from imae._draws import derive_seed
+from imae.data import Data, ImageFiles, Inputs, Split, Table, hold_out, sample_rows
+from imae.data.loading import load_unscaled
+from imae.data.preparation import describe_preparation, fit_preparation, fit_scale
 from imae.errors import ArgumentError, DataError
-from imae.methods.catalog import METHODS
-from imae.models import PUBLISHED_INPUTS, build, load_weights, pretrained_weights
-from imae.noise import NoisyLabels, parse
-from imae.records import RunFolder
 from imae.train.config import Config
+from imae.train.preparation import frozen_features, published_images
 from imae.train.relabel import (
-    corrupt_split,
+    configured_noise,
     counted_transition,
     plant_wrong_labels,
     relabel_from_file,
 )
 
-
-def frozen_features(name: str, *, workers: int = 0) -> Callable[[Split], Split]:
-    """What turns a split of images into one of features, and keeps those in a cache.
-
-    Args:
-        name: The published network.
-        workers: Processes that read and decode.
-
-    Raises:
-        ArgumentError: If there is no such network; when called, if the rows are no colour images.
-    """
-    _check_published(name)
-    weights = pretrained_weights(name)
-    network = build(name, num_classes=1000)
-    load_weights(network, weights)
-    return lambda split: extract_features(
-        replace(split, inputs=published_images(name, split.inputs)),
-        network.features,
-        name=weights.name,
-        cache=data_root() / "features",
-        workers=workers,
-    )
-
-
-def published_images(name: str, inputs: Inputs) -> Inputs:
-    """The images prepared the way that the published weights were trained on.
-
-    Args:
-        name: The published network.
-        inputs: Colour images, in files or in memory.
-
-    Raises:
-        ArgumentError: If there is no such network, or the inputs are no colour images.
-    """
-    _check_published(name)
-    wanted = PUBLISHED_INPUTS[name]
-    mean = tuple(each / 255 for each in wanted.mean)
-    std = tuple(each / 255 for each in wanted.std)
-    if isinstance(inputs, ImageFiles):
-        size = wanted.image_size
-        return replace(inputs, mean=mean, std=std, crop=size, resize=max(inputs.resize, size))
-    if isinstance(inputs, ArrayImages) and inputs.shape[0] == len(mean):
-        return replace(inputs, mean=mean, std=std)
-    raise ArgumentError(f"features of {name} are for colour images")
-
-
-def _check_published(name: str) -> None:
-    if name not in PUBLISHED_INPUTS:
-        known = ", ".join(PUBLISHED_INPUTS)
-        raise ArgumentError(f"features must be one of {known}, got {name!r}")
-
-
 _TRUSTED_PER_CLASS = 10
+_LARGEST_HASHED = 2**30  # bytes of image files; of larger sets names and sizes are hashed
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRows:
+    """The data of a run before rows are set aside.
+
+    Args:
+        data: The rows, under their given labels.
+        is_scaled: Whether the numbers are at one scale already.
+        content: Hash of the content of each part, as it was loaded.
+        images: The images that a frozen network made features of, if it did.
+    """
+
+    data: Data
+    is_scaled: bool
+    content: Mapping[str, str]
+    images: Inputs | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +58,7 @@ class Prepared:
         images: The images that a frozen network made features of, if they are trained on.
         planted: Rows whose label in ``train`` was drawn wrong, under their given labels.
         is_held_out: Whether ``validation`` was taken from the training rows of the data.
+        content: Hash of the content of each part of the data.
     """
 
     train: Split
@@ -112,6 +69,7 @@ class Prepared:
     images: Inputs | None = None
     planted: Split | None = None
     is_held_out: bool = False
+    content: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unseen(self) -> tuple[Split, ...]:
@@ -134,11 +92,24 @@ class Prepared:
         return flipped
 
 
-def prepare(config: Config) -> Prepared:
-    """Loads the data of a run, adds noise and holds rows out.
+Extractor: TypeAlias = Callable[[str, int], Callable[[Split], Split]]
 
-    Noise comes first, so that the held-out labels are as wrong as those trained on; a validation
-    part that the data brings along gets noise of the same kind.
+
+def load_rows(
+    config: Config,
+    given: Data | None = None,
+    *,
+    extract: Extractor | None = None,
+    scale_by_all: bool = False,
+) -> LoadedRows:
+    """The data of a run, with the labels, the sample and the features that its settings ask for.
+
+    Args:
+        config: The settings.
+        given: Data from Python, in place of what the settings name.
+        extract: Makes features of images in place of ``frozen_features``; then nothing is hashed.
+        scale_by_all: Whether the scale is that of all training rows, held-out ones included, as
+            in runs of versions that stored no hashes.
 
     Raises:
         ArgumentError: If an option does not fit the data.
@@ -148,31 +119,67 @@ def prepare(config: Config) -> Prepared:
     for name in ("root", "path", "name_or_path"):
         if name in settings.options:
             raise ArgumentError(
-                f"data.options.{name}: no option; data.name and data.root say where it is"
+                f"data.options.{name}: is not an option; data.name and data.root say where it is"
             )
-    data = load(settings.name, root=settings.root, **settings.options)
+    if given is None:
+        data, is_scaled = load_unscaled(settings.name, root=settings.root, **settings.options)
+    else:
+        inputs = given.train.inputs
+        data, is_scaled = given, not isinstance(inputs, Table) or inputs.mean is not None
+    if scale_by_all and not is_scaled:
+        data, is_scaled = fit_preparation(data), True
     if settings.labels is not None:
         skipped = [row.row_id for row in data.skipped]
         labelled = relabel_from_file(data.train, Path(settings.labels), skipped=skipped)
         data = replace(data, train=labelled)
+    content = {}
+    if extract is None:
+        content = {name: _content_hash(split) for name, split in data.splits().items()}
     if settings.rows is not None:  # before the features, which take long
         data = replace(data, train=_sampled(data.train, settings.rows, config.seed))
-    images = None
-    if settings.features is not None:
-        as_features = frozen_features(settings.features, workers=settings.workers)
-        images = published_images(settings.features, data.train.inputs)
-        data = fit_preparation(data.map_splits(as_features))
-    train, validation = data.train, data.validation
-    train, validation, trusted = _set_trusted_aside(train, validation, config)
+    if settings.features is None:
+        return LoadedRows(data, is_scaled, content)
+    as_features = (extract or frozen_features)(settings.features, settings.workers)
+    images = published_images(settings.features, data.train.inputs)
+    data = data.map_splits(as_features)
+    return LoadedRows(
+        fit_preparation(data) if scale_by_all else data, scale_by_all, content, images
+    )
+
+
+def prepare(
+    config: Config, rows: LoadedRows | None = None, *, needs_trusted: bool = False
+) -> Prepared:
+    """Adds noise to the rows of a run, holds some out and brings them to one scale.
+
+    Noise comes first, so that the held-out labels are as wrong as those trained on; a validation
+    part that the data brings along gets noise of the same kind. The scale comes last: it is that
+    of the rows that are trained on.
+
+    Args:
+        config: The settings.
+        rows: The data, if it is loaded already.
+        needs_trusted: Whether the method learns from rows with labels known to be right.
+
+    Raises:
+        ArgumentError: If an option does not fit the data.
+        DataError: If the data cannot be used.
+    """
+    rows = load_rows(config) if rows is None else rows
+    settings, data = config.data, rows.data
+    train, validation, trusted = _set_trusted_aside(
+        data.train, data.validation, config, needs_trusted=needs_trusted
+    )
     counted = transition = counted_transition(train)
     if config.noise is not None:
-        corrupt = _noise(config)
+        corrupt = configured_noise(config, is_scaled=rows.is_scaled)
         noisy = corrupt(train, config.seed)
         train = train.relabel(noisy.labels)
         # Noise on labels that were noisy before: from the truth to the given label, then on.
         transition = noisy.transition if counted is None else counted @ noisy.transition
         if validation is not None:
-            validation = validation.relabel(corrupt(validation, config.seed + 1).labels)
+            seed = derive_seed(config.seed, "validation noise")
+            validation = validation.relabel(corrupt(validation, seed).labels)
     is_held_out = validation is None and settings.hold_out > 0
     if is_held_out:
         train, validation = hold_out(train, settings.hold_out, config.seed)
@@ -180,8 +187,51 @@ def prepare(config: Config) -> Prepared:
         raise DataError(f"{settings.name}: all rows to train on have weight 0")
     share = settings.planted
     train, planted = plant_wrong_labels(train, share, config.seed) if share else (train, None)
-    parts = (train, validation, data.test, trusted)
-    return Prepared(*parts, transition, images, planted, is_held_out)
+    prepared = Prepared(
+        train,
+        validation,
+        data.test,
+        trusted,
+        transition,
+        images=rows.images,
+        planted=planted,
+        is_held_out=is_held_out,
+        content=rows.content,
+    )
+    return prepared if rows.is_scaled else _scaled(prepared, settings.name)
+
+
+def _scaled(prepared: Prepared, source: str) -> Prepared:
+    scale = fit_scale(prepared.train, source=source)
+
+    def scaled(split: Split | None) -> Split | None:
+        return None if split is None else scale(split)
+
+    return replace(
+        prepared,
+        train=scale(prepared.train),
+        validation=scaled(prepared.validation),
+        test=scaled(prepared.test),
+        trusted=scaled(prepared.trusted),
+        planted=scaled(prepared.planted),
+    )
+
+
+def _content_hash(split: Split) -> str:
+    """Hash of the inputs, ids and given labels of a part."""
+    inputs = split.inputs
+    digest = hashlib.sha256()
+    sizes: list[int] = []
+    if isinstance(inputs, ImageFiles):
+        with contextlib.suppress(OSError):  # the file is missed, with its name, when it is read
+            sizes = [(inputs.root / name).stat().st_size for name in inputs.names]
+    if sum(sizes) > _LARGEST_HASHED:
+        digest.update(repr((inputs.shape, sizes)).encode())
+    else:
+        digest.update(inputs.content_hash().encode())
+    for column in (split.row_ids, split.labels):
+        digest.update("\0".join(map(str, column.tolist())).encode())
+    return digest.hexdigest()
 
 
 def _sampled(train: Split, rows: int, seed: int) -> Split:
@@ -195,14 +245,11 @@ def _is_truth_known(train: Split, config: Config) -> bool:
 
 
 def _set_trusted_aside(
-    train: Split, validation: Split | None, config: Config
+    train: Split, validation: Split | None, config: Config, *, needs_trusted: bool
 ) -> tuple[Split, Split | None, Split | None]:
     """Training rows, validation rows, and the rows with labels known to be right."""
     wanted = config.data.trusted
-    if (
-        wanted is None
-        and METHODS.build(config.method.name, **config.method.arguments).needs_trusted
-    ):
+    if wanted is None and needs_trusted:
         wanted = _TRUSTED_PER_CLASS * train.num_classes
         if not _is_truth_known(train, config):
             raise ArgumentError(
@@ -231,33 +278,6 @@ def _under_true_labels(split: Split) -> Split:
     return split if split.clean_labels is None else replace(split, labels=split.clean_labels)
 
 
-def _noise(config: Config) -> Callable[[Split, int], NoisyLabels]:
-    assert config.noise is not None
-    spec = parse(config.noise)
-    return lambda split, seed: corrupt_split(
-        split, spec, seed=seed, mapping=config.noise_map, exact=config.noise_exact
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Preparation:
-    """What one must know to put new rows before the network of a run.
-
-    Args:
-        class_names: Names of the classes, in the order of the logits.
-        input_shape: Shape of one prepared row.
-        described: How rows become inputs, in plain values.
-        like: Inputs without rows, prepared as those that new rows are read as.
-        features: For a run on features of a frozen network, those without rows, in their scale.
-    """
-
-    class_names: tuple[str, ...]
-    input_shape: tuple[int, ...]
-    described: dict[str, Any]
-    like: Inputs
-    features: Table | None = None
-
-
 def describe(prepared: Prepared, network: str | None) -> dict[str, Any]:
     """How the rows of a run are prepared, in plain values for ``RunFolder.write_preparation``.
 
@@ -275,30 +295,5 @@ def describe(prepared: Prepared, network: str | None) -> dict[str, Any]:
         "class_names": list(prepared.train.class_names),
         "input_shape": list(inputs.shape),
         "preparation": described,
+        "content": dict(prepared.content),
     }
-
-
-def read_preparation(folder: RunFolder) -> Preparation:
-    """How the rows of a run are prepared, as its folder says; its data is not needed.
-
-    Raises:
-        DataError: If the folder does not say, or what it says is damaged.
-    """
-    content = folder.preparation()
-    path = folder.path / "preparation.json"
-    try:
-        described = dict(content["preparation"])
-        features = None
-        like = described
-        if described["kind"] == "frozen_features":
-            features = without_rows({**described, "kind": "features", "columns": None})
-            like = described["images"]
-        return Preparation(
-            class_names=tuple(map(str, content["class_names"])),
-            input_shape=tuple(map(int, content["input_shape"])),
-            described=described,
-            like=without_rows(like),
-            features=features if isinstance(features, Table) else None,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: is damaged ({error}); train the run again") from error

@@ -1,15 +1,19 @@
 """A run that has been trained, read from its folder."""
 
+import copy
 import os
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from imae._checks import check_choice
 from imae.errors import DataError
 from imae.models import Network, build, input_options
+from imae.models.network import CustomNetwork
 from imae.records import RunFolder
 from imae.train.checkpoint import load_tensors
-from imae.train.config import Config
+from imae.train.config import FROM_PYTHON, Config
 from imae.train.settings import build_config
 
 
@@ -18,18 +22,21 @@ class Run:
 
     Args:
         path: The run folder.
-        model: Name of the network, if it is a function of your own: a folder alone, which may
-            come from anybody, imports nothing.
+        model: Name of the network, if it is a function of your own: a folder by itself, which may
+            come from anybody, imports nothing. For a network that was given as a module, a module
+            like it.
 
     Raises:
         DataError: If there is no run, or its network is another.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, model: str | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, model: str | nn.Module | None = None
+    ) -> None:
         self.folder = RunFolder(path)
         self.config: Config = build_config(self.folder.config())
         self._trusted_model = model
-        if model not in (None, self.config.model.name):
+        if not isinstance(model, nn.Module) and model not in (None, self.config.model.name):
             raise DataError(
                 f"{self.folder.path}: its network is {self.config.model.name}, not {model}"
             )
@@ -68,8 +75,11 @@ class Run:
         if model.name is None:
             raise DataError(f"{self.folder.path}: its config.json names no network")
         try:
-            options = {**input_options(model.name, content["input_shape"]), **model.arguments}
-            network = build(model.name, num_classes=content["num_classes"], **options)
+            if isinstance(self._trusted_model, nn.Module):
+                network = as_network(self._trusted_model, content["num_classes"])
+            else:
+                options = {**input_options(model.name, content["input_shape"]), **model.arguments}
+                network = build(model.name, num_classes=content["num_classes"], **options)
             network.load_state_dict(content["network"])
         except (KeyError, TypeError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
@@ -82,12 +92,25 @@ class Run:
         Raises:
             DataError: If so.
         """
-        name = self.config.model.name
-        if name is not None and ":" in name and name != self._trusted_model:
+        name = self.config.model.name or ""
+        if isinstance(self._trusted_model, nn.Module):
+            return
+        if name.startswith(FROM_PYTHON):
             raise DataError(
-                f"{self.path}: its network is code, {name}, and a run folder alone imports none; "
-                f"if you trust it, name it too: --model {name}"
+                f"{self.path}: its network was given in Python; give one like it again: "
+                f"imae.train.Run({str(self.path)!r}, model=...)"
+            )
+        if ":" in name and name != self._trusted_model:
+            raise DataError(
+                f"{self.path}: its network is code, {name}, which a run folder by itself does not "
+                f"import; if you trust it, name it too: --model {name}"
             )
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+
+def as_network(module: nn.Module, num_classes: int) -> Network:
+    """A copy of a module that gives logits, as a network."""
+    module = copy.deepcopy(module)
+    return module if isinstance(module, Network) else CustomNetwork(module, num_classes=num_classes)

@@ -1,4 +1,4 @@
-"""Configurations from mappings, files and `key=value`, completed from the data and the machine."""
+"""Configurations from mappings, files and `key=value`."""
 
 import copy
 import difflib
@@ -7,17 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from pydantic import BaseModel, ValidationError
 
 from imae.errors import ArgumentError
-from imae.methods.catalog import METHODS
-from imae.methods.matrix import is_matrix_file, read_matrix
 from imae.train.config import Config
-from imae.train.rows import Prepared
 
 _FEATURES = "data.options.feature_columns"
-# Keys below these are free: they go to the data set, the network or the method.
+# Keys below these are not fields: they are passed to the data set, the network or the method.
 _FREE = {"data.options", "model.arguments", "method.arguments"}
 
 
@@ -37,6 +33,10 @@ def build_config(content: Mapping[str, Any]) -> Config:
         Traceback (most recent call last):
         imae.errors.ArgumentError: train.epoch: unknown key; did you mean train.epochs?
     """
+    given: object = content  # from Python anything can come
+    if not isinstance(given, Mapping):
+        example = {"data": {"name": "digits"}}
+        raise ArgumentError(f"settings are a mapping such as {example}, got {content!r}")
     try:
         return Config.model_validate(dict(content))
     except ValidationError as error:
@@ -178,12 +178,18 @@ def _lines(error: ValidationError) -> list[str]:
         if problem["type"] == "extra_forbidden":
             lines.append(_unknown(key))
             continue
+        if problem["type"] == "missing":
+            lines.append(f"{key}: must be given{_MISSING.get(key, '')}")
+            continue
         message = problem["msg"].removeprefix("Value error, ")
         got = problem["input"]
         is_shown = isinstance(got, Mapping | BaseModel) or ", got " in message
         shown = "" if is_shown else f", got {got!r}"
         lines.append(f"{key}: {message}{shown}" if key else message)
     return lines
+
+
+_MISSING = {"data": ", such as data.name=digits", "data.name": ": a data set, or a path"}
 
 
 def _unknown(key: str) -> str:
@@ -195,69 +201,3 @@ def _unknown(key: str) -> str:
         near = [each for each in known if each.rpartition(".")[2] == last]
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(keys)}"
     return f"{key}: unknown key; {hint}"
-
-
-_DEFAULT_EPOCHS = 40
-_DEFAULT_BATCH_SIZE = 64
-_SMALL_IMAGE = 24
-_PHOTO = 96
-
-
-def resolved(config: Config, prepared: Prepared) -> Config:
-    """The configuration with nothing left open: what is written down, and what a resume reads.
-
-    Raises:
-        ArgumentError: If the batch is larger than the data.
-    """
-    rows = len(prepared.train)
-    train = config.train
-    if train.batch_size is not None and train.batch_size > rows:
-        raise ArgumentError(
-            f"train.batch_size: {train.batch_size} is more than the {rows} rows to train on"
-        )
-    batch_size = train.batch_size or min(_DEFAULT_BATCH_SIZE, rows)
-    epochs = train.epochs or (None if train.steps is not None else _DEFAULT_EPOCHS)
-    name = config.model.name or model_for(prepared.train.inputs.shape)
-    changes: dict[str, Any] = {
-        "train": train.model_copy(update={"batch_size": batch_size, "epochs": epochs}),
-        "model": config.model.model_copy(update={"name": name}),
-        "method": config.method.model_copy(
-            update={"arguments": _method_arguments(config, prepared.train.num_classes)}
-        ),
-        "data": config.data.model_copy(update={"trusted": _trusted(config, prepared)}),
-        "machine": config.machine.model_copy(
-            update={"threads": config.machine.threads or torch.get_num_threads()}
-        ),
-    }
-    return config.model_copy(update=changes)
-
-
-def model_for(shape: Sequence[int]) -> str:
-    """Name of a network that suits inputs of this shape.
-
-    Examples:
-        >>> model_for((64,)), model_for((1, 8, 8)), model_for((3, 32, 32)), model_for((3, 227, 227))
-        ('mlp', 'small_cnn', 'resnet20', 'resnet50')
-    """
-    if len(shape) != 3:
-        return "mlp"
-    if max(shape[1:]) < _SMALL_IMAGE:
-        return "small_cnn"
-    return "resnet20" if max(shape[1:]) < _PHOTO else "resnet50"
-
-
-def _method_arguments(config: Config, num_classes: int) -> dict[str, Any]:
-    arguments = dict(config.method.arguments)
-    if "num_classes" in METHODS.find(config.method.name).defaults:
-        arguments.setdefault("num_classes", num_classes)
-    # The numbers, not the name of their file: the run must outlive it.
-    return {
-        key: read_matrix(key, value).tolist() if is_matrix_file(value) else value
-        for key, value in arguments.items()
-    }
-
-
-def _trusted(config: Config, prepared: Prepared) -> int | str | None:
-    if config.data.trusted is not None or prepared.trusted is None:
-        return config.data.trusted
-    return len(prepared.trusted)

@@ -1,44 +1,70 @@
 """From a configuration to a state that can be trained."""
 
-import copy
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from imae.data import Batches, Split
+from imae.data import Batches, Data, Split
+from imae.data.sources.catalog import SOURCES
 from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
+from imae.methods.matrix import is_matrix_file, read_matrix
 from imae.methods.method import Facts, TrustedRows
-from imae.models import Network, build, input_options, load_weights
-from imae.train.config import Config
+from imae.models import Network
+from imae.train.config import Config, MachineConfig
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics, Watch
 from imae.train.evaluate import predict_features, predict_logits
-from imae.train.learner import Learner
-from imae.train.machine import divided, shard, sum_dtype
-from imae.train.optim import Average, build_optimizer
-from imae.train.rows import Prepared, prepare
-from imae.train.settings import resolved
+from imae.train.learner import (
+    Learner,
+    build_networks,
+    check_single_rows,
+    first_row,
+    given_network,
+)
+from imae.train.machine import SMALL_WORK, divided, operations, shard, sum_dtype
+from imae.train.optim import averaged, build_optimizer
+from imae.train.rows import Extractor, Prepared, load_rows, prepare
 from imae.train.state import Ranks, State
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-def setup(config: Config, fabric: "Fabric", display: Display) -> State:
+def setup(
+    config: Config,
+    fabric: "Fabric",
+    display: Display,
+    *,
+    data: Data | None = None,
+    model: nn.Module | None = None,
+    extract: Extractor | None = None,
+    scale_by_all: bool = False,
+) -> State:
     """The state of a run before its first step; nothing is written.
 
     Args:
         config: Settings, some of them perhaps left open.
         fabric: Devices, precision and strategy.
-        display: Told what start weights fitted.
+        display: Shows which start weights were loaded.
+        data: Rows from Python, in place of what the settings name.
+        model: A network from Python; a copy of it is trained.
+        extract: Makes features of images; see ``load_rows``.
+        scale_by_all: For runs of earlier versions; see ``load_rows``.
 
     Raises:
         ImaeError: If the data, the network or an option cannot be used.
     """
-    prepared = prepare(config)
+    rows = load_rows(config, data, extract=extract, scale_by_all=scale_by_all)
+    arguments = method_arguments(config, rows.data.num_classes)
+    chosen = config.method.model_copy(update={"arguments": arguments})
+    method = METHODS.build(chosen.name, **arguments)
+    config = config.model_copy(update={"method": chosen})
+    prepared = prepare(config, rows, needs_trusted=method.needs_trusted)
     config = resolved(config, prepared)
     ranks = Ranks(fabric)
     train = config.train
@@ -55,22 +81,25 @@ def setup(config: Config, fabric: "Fabric", display: Display) -> State:
     )
     total_steps = train.steps or (train.epochs or 0) * len(batches)
     is_sharded = config.machine.strategy == "fsdp" and ranks.number > 1
-    method = METHODS.build(config.method.name, **config.method.arguments)
     if is_sharded and method.works_on_weights:
         raise ArgumentError(
             f"{config.method.name} works on the weights themselves, which machine.strategy=fsdp "
             "divides among the processes; take ddp"
         )
-    networks = _networks(config, prepared, method.num_networks, display)
+    if model is None:
+        networks = build_networks(config, prepared.train, method.num_networks, display)
+    else:
+        networks = (given_network(model, config, prepared.train, method),)
+    config = config.model_copy(update={"machine": _with_threads(config, networks, prepared)})
     if batches.smallest_share == 1:
-        _check_single_rows(networks[0], prepared.train)
+        check_single_rows(networks[0], prepared.train)
     learner = Learner(networks, method, compiled=config.machine.compile, sharded=is_sharded)
     learner = learner.to(fabric.device)
     _start_method(learner, config, prepared, ranks, fabric, -(-total_steps // len(batches)))
-    average = None if train.average is None else Average(learner.network, train.average)
+    average = None if train.average is None else averaged(learner.network, train.average)
     module = fabric.setup_module(learner)
     if is_sharded and average is not None:
-        shard(average.network, fabric.strategy.device_mesh)  # type: ignore[attr-defined]
+        shard(average.module, fabric.strategy.device_mesh)  # type: ignore[attr-defined]
     # After the module: where weights are divided, these are other parameters.
     optimizer = build_optimizer(config.optimizer, learner.networks, method)
     wrapped = fabric.setup_optimizers(optimizer)
@@ -94,24 +123,13 @@ def setup(config: Config, fabric: "Fabric", display: Display) -> State:
     )
 
 
-def _check_single_rows(network: Network, train: Split) -> None:
-    """Refuses a network whose batch normalisation fails on the one row that a batch will have."""
-    row = train.inputs.batch(np.zeros(1, np.int64), generator=None)
-    try:
-        with torch.random.fork_rng(devices=[]):  # dropout draws
-            copy.deepcopy(network).train()(row)
-    except ValueError as error:
-        raise ArgumentError(
-            "train.batch_size: some batch has a single row in a process, and this network cannot "
-            f"train on one ({error}); set train.drop_last=true or another size"
-        ) from None
-
-
-def train_anew(state: State) -> None:
-    """Gives the networks new start weights, and lets the optimiser and the average forget."""
+def restart_training(state: State) -> None:
+    """Gives the networks new start weights, and resets the optimiser and the average."""
     config, networks = state.config, state.learner.networks
-    anew = _networks(config, state.prepared, len(networks), Display(), first_seed=len(networks))
-    for network, start in zip(networks, anew, strict=True):
+    fresh = build_networks(
+        config, state.prepared.train, len(networks), Display(), first=len(networks)
+    )
+    for network, start in zip(networks, fresh, strict=True):
         weights = start.state_dict()
         if state.is_sharded:
             weights = divided(weights, network.state_dict())
@@ -119,29 +137,19 @@ def train_anew(state: State) -> None:
     state.optimizer.state.clear()
     state.best_validation = -1.0  # what the first stage reached is not this method's
     if state.average is not None:
-        state.average.start_from(state.learner.network)
+        state.average.module.load_state_dict(state.learner.network.state_dict())
 
 
-def build_network(config: Config, prepared: Prepared, *, seed: int) -> Network:
-    """The network of a configuration with nothing left open, with start weights from a seed."""
-    name = config.model.name
-    assert name is not None
-    options = {**input_options(name, prepared.train.inputs.shape), **config.model.arguments}
-    return build(name, num_classes=prepared.train.num_classes, seed=seed, **options)
-
-
-def _networks(
-    config: Config, prepared: Prepared, number: int, display: Display, *, first_seed: int = 0
-) -> tuple[Network, ...]:
-    networks = []
-    for index in range(first_seed, first_seed + number):
-        network = build_network(config, prepared, seed=config.seed + index)
-        if config.model.init is not None:
-            display.say(str(load_weights(network, config.model.init)))
-        if config.machine.channels_last:
-            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        networks.append(network)
-    return tuple(networks)
+def _with_threads(config: Config, networks: Sequence[Network], prepared: Prepared) -> MachineConfig:
+    """The machine's settings with a number of threads that suits the work of a step."""
+    machine, batch_size = config.machine, config.train.batch_size
+    assert batch_size is not None
+    if machine.threads is not None:
+        return machine
+    row = first_row(prepared.train)
+    work = 3 * batch_size * sum(operations(network, row) for network in networks)
+    threads = 1 if work < SMALL_WORK else torch.get_num_threads()
+    return machine.model_copy(update={"threads": threads})
 
 
 def _start_method(
@@ -189,3 +197,87 @@ def _trusted_rows(split: Split | None, device: torch.device) -> TrustedRows | No
         return None
     inputs = split.inputs.batch(np.arange(len(split)), generator=None)
     return TrustedRows(inputs.to(device), torch.from_numpy(split.labels).to(device))
+
+
+_DEFAULT_EPOCHS = 40
+_DEFAULT_BATCH_SIZE = 64
+_SMALL_IMAGE = 24
+_PHOTO = 96
+
+
+def resolved(config: Config, prepared: Prepared) -> Config:
+    """The configuration with every setting decided: what is stored, and what a resume reads.
+
+    Paths become absolute, so that a resume in another working directory reads the same files.
+
+    Raises:
+        ArgumentError: If the batch is larger than the data.
+    """
+    rows = len(prepared.train)
+    train = config.train
+    if train.batch_size is not None and train.batch_size > rows:
+        raise ArgumentError(
+            f"train.batch_size: {train.batch_size} is more than the {rows} rows to train on"
+        )
+    batch_size = train.batch_size or min(_DEFAULT_BATCH_SIZE, rows)
+    epochs = train.epochs or (None if train.steps is not None else _DEFAULT_EPOCHS)
+    name = config.model.name or model_for(prepared.train.inputs.shape)
+    changes: dict[str, Any] = {
+        "train": train.model_copy(update={"batch_size": batch_size, "epochs": epochs}),
+        "model": config.model.model_copy(update={"name": name, "init": _full(config.model.init)}),
+        "data": config.data.model_copy(
+            update={
+                "name": _full_name(config),
+                "root": _full(config.data.root),
+                "labels": _full(config.data.labels),
+                "trusted": _trusted(config, prepared),
+            }
+        ),
+    }
+    return config.model_copy(update=changes)
+
+
+def model_for(shape: Sequence[int]) -> str:
+    """Name of a network that suits inputs of this shape.
+
+    Examples:
+        >>> model_for((64,)), model_for((1, 8, 8)), model_for((3, 32, 32)), model_for((3, 227, 227))
+        ('mlp', 'small_cnn', 'resnet20', 'resnet50')
+    """
+    if len(shape) != 3:
+        return "mlp"
+    if max(shape[1:]) < _SMALL_IMAGE:
+        return "small_cnn"
+    return "resnet20" if max(shape[1:]) < _PHOTO else "resnet50"
+
+
+def _full(path: str | None) -> str | None:
+    return None if path is None else os.path.abspath(path)
+
+
+def _full_name(config: Config) -> str:
+    name = config.data.name
+    return name if config.data.from_python or name in SOURCES else os.path.abspath(name)
+
+
+def method_arguments(config: Config, num_classes: int) -> dict[str, Any]:
+    """The parameters of the method, with the number of classes and the content of files.
+
+    Raises:
+        ArgumentError: If a file holds no square matrix.
+        DataError: If a file cannot be read.
+    """
+    arguments = dict(config.method.arguments)
+    if "num_classes" in METHODS.find(config.method.name).defaults:
+        arguments.setdefault("num_classes", num_classes)
+    # The numbers, not the name of their file: the run must outlive it.
+    return {
+        key: read_matrix(key, value).tolist() if is_matrix_file(value) else value
+        for key, value in arguments.items()
+    }
+
+
+def _trusted(config: Config, prepared: Prepared) -> int | str | None:
+    if config.data.trusted is not None or prepared.trusted is None:
+        return config.data.trusted
+    return len(prepared.trusted)

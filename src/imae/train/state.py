@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from imae.data import Batches
 from imae.methods.method import Method, Restart
@@ -15,7 +16,6 @@ from imae.train.config import Config
 from imae.train.dynamics import Dynamics, Watch
 from imae.train.learner import Learner
 from imae.train.machine import divided, divided_optimizer, whole
-from imae.train.optim import Average
 from imae.train.rows import Prepared
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ class State:
         wrapped_optimizer: The optimiser as the strategy wraps it.
         batches: Training batches of this rank.
         dynamics: What the epoch has shown so far.
-        watch: Looks out for numbers that go wrong.
+        watch: Checks that numbers stay finite and logits small.
         average: Moving average of the weights, if there is one.
         total_steps: Steps of the whole run.
-        restart: When the networks are to be trained anew, if ever.
+        restart: When the networks are trained again from new start weights, if ever.
         is_sharded: Whether the weights of the networks are divided among the ranks.
         step: Steps that are done.
         loss: Summed loss and weight of the rows since the last evaluation, on this rank.
@@ -105,7 +105,7 @@ class State:
     batches: Batches
     dynamics: Dynamics
     watch: Watch
-    average: Average | None
+    average: AveragedModel | None
     total_steps: int
     loss: Tensor
     restart: Restart | None = None
@@ -126,8 +126,8 @@ class State:
         """The network to evaluate: the moving average if there is one."""
         if self.average is None:
             return self.learner.network
-        assert isinstance(self.average.network, Network)
-        return self.average.network
+        assert isinstance(self.average.module, Network)
+        return self.average.module
 
     @property
     def steps_per_epoch(self) -> int:
@@ -162,7 +162,7 @@ class State:
             "networks": self.learner.networks.state_dict(),
             "method": self.method.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "average": None if self.average is None else self.average.network.state_dict(),
+            "average": None if self.average is None else self.average.module.state_dict(),
             "scaler": None if scaler is None else scaler.state_dict(),
             "dynamics": self.ranks.total(self.dynamics.state()),
             "loss": self.ranks.total(self.loss),
@@ -174,7 +174,7 @@ class State:
         return dict(whole(content)) if self.is_sharded else content
 
     def restore(self, content: dict[str, Any]) -> None:
-        """Goes on from what ``capture`` gave; sums over ranks go to the first."""
+        """Continues from what ``capture`` returned; sums over ranks go to the first."""
         self.step = content["step"]
         self.seconds = content["seconds"]
         self.step_seconds = content["step_seconds"]
@@ -187,7 +187,7 @@ class State:
             optimizer = divided_optimizer(optimizer, self.optimizer)
         self.optimizer.load_state_dict(optimizer)
         if self.average is not None:
-            self._load(self.average.network, content["average"])
+            self._load(self.average.module, content["average"])
         scaler = self.scaler()
         if scaler is not None:
             scaler.load_state_dict(content["scaler"])

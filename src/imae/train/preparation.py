@@ -1,0 +1,108 @@
+"""How new rows are prepared for a run: its stored preparation, and features of frozen networks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from imae.data import ArrayImages, ImageFiles, Inputs, Split, Table, extract_features
+from imae.data.preparation import without_rows
+from imae.data.sources.archive import data_root
+from imae.errors import ArgumentError, DataError
+from imae.models import PUBLISHED_INPUTS, build, load_weights, pretrained_weights
+from imae.records import RunFolder
+
+
+def frozen_features(name: str, workers: int = 0) -> Callable[[Split], Split]:
+    """A function that turns a split of images into one of features, which it keeps in a cache.
+
+    Args:
+        name: The published network.
+        workers: Processes that read and decode.
+
+    Raises:
+        ArgumentError: If there is no such network; when called, if the rows are no colour images.
+    """
+    _check_published(name)
+    weights = pretrained_weights(name)
+    network = build(name, num_classes=1000)
+    load_weights(network, weights)
+    return lambda split: extract_features(
+        replace(split, inputs=published_images(name, split.inputs)),
+        network.features,
+        name=weights.name,
+        cache=data_root() / "features",
+        workers=workers,
+    )
+
+
+def published_images(name: str, inputs: Inputs) -> Inputs:
+    """The images prepared the way that the published weights were trained on.
+
+    Args:
+        name: The published network.
+        inputs: Colour images, in files or in memory.
+
+    Raises:
+        ArgumentError: If there is no such network, or the inputs are not colour images.
+    """
+    _check_published(name)
+    wanted = PUBLISHED_INPUTS[name]
+    mean = tuple(each / 255 for each in wanted.mean)
+    std = tuple(each / 255 for each in wanted.std)
+    if isinstance(inputs, ImageFiles):
+        size = wanted.image_size
+        return replace(inputs, mean=mean, std=std, crop=size, resize=max(inputs.resize, size))
+    if isinstance(inputs, ArrayImages) and inputs.shape[0] == len(mean):
+        return replace(inputs, mean=mean, std=std)
+    raise ArgumentError(f"features of {name} are for colour images")
+
+
+def _check_published(name: str) -> None:
+    if name not in PUBLISHED_INPUTS:
+        known = ", ".join(PUBLISHED_INPUTS)
+        raise ArgumentError(f"features must be one of {known}, got {name!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """What one must know to put new rows before the network of a run.
+
+    Args:
+        class_names: Names of the classes, in the order of the logits.
+        input_shape: Shape of one prepared row.
+        described: How rows become inputs, in plain values.
+        like: Inputs without rows, prepared as those that new rows are read as.
+        features: For a run on features of a frozen network, those without rows, in their scale.
+    """
+
+    class_names: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    described: dict[str, Any]
+    like: Inputs
+    features: Table | None = None
+
+
+def read_preparation(folder: RunFolder) -> Preparation:
+    """How the rows of a run are prepared, as its folder says; its data is not needed.
+
+    Raises:
+        DataError: If the folder does not say, or what it says is damaged.
+    """
+    content = folder.preparation()
+    path = folder.path / "preparation.json"
+    try:
+        described = dict(content["preparation"])
+        features = None
+        like = described
+        if described["kind"] == "frozen_features":
+            features = without_rows({**described, "kind": "features", "columns": None})
+            like = described["images"]
+        return Preparation(
+            class_names=tuple(map(str, content["class_names"])),
+            input_shape=tuple(map(int, content["input_shape"])),
+            described=described,
+            like=without_rows(like),
+            features=features if isinstance(features, Table) else None,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: is damaged ({error}); train the run again") from error

@@ -1,0 +1,121 @@
+"""Rows and networks that are given in Python instead of named in the settings."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from imae.data import load
+from imae.errors import ArgumentError, DataError
+from imae.methods.catalog import METHODS
+from imae.train import Run, build_config, resume, train
+from imae.train.display import QuietDisplay
+from imae.train.machine import build_fabric
+from imae.train.predict import predict
+from imae.train.setup import setup
+
+SETTINGS = {"train": {"epochs": 2, "batch_size": 16}, "machine": {"threads": 1}}
+
+
+def rows(number=80):
+    generator = np.random.Generator(np.random.PCG64(1))
+    labels = np.arange(number) % 2
+    return generator.normal(size=(number, 4)) + 4 * labels[:, None], labels
+
+
+def settings(tmp_path, **sections):
+    return {**SETTINGS, "out": str(tmp_path / "run"), **sections}
+
+
+def test_arrays_are_trained_on_and_predicted(tmp_path):
+    features, labels = rows()
+    run = train(settings(tmp_path), data=(features, labels))
+    assert run.config.data.from_python
+    found = predict(run, features[:6])
+    assert found.labels.tolist() == labels[:6].tolist()
+    assert found.row_ids.tolist() == list("012345")
+    with pytest.raises(DataError, match=r"of shape \(3,\); the network was trained on features"):
+        predict(run, features[:6, :3])
+
+
+def test_a_data_set_of_torch_and_a_module_are_trained(tmp_path):
+    features, labels = rows()
+    inputs = torch.tensor(features, dtype=torch.float32)
+    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    before = [each.detach().clone() for each in network.parameters()]
+    dataset = TensorDataset(inputs, torch.tensor(labels))
+    run = train(settings(tmp_path), data=dataset, model=network)
+    assert all(map(torch.equal, network.parameters(), before)), "a copy is trained"
+    assert run.config.model.name == "python:Sequential"
+    with torch.no_grad():
+        expected = run.load_model()(inputs[:5]).softmax(1)
+    np.testing.assert_allclose(predict(run, dataset).probabilities[:5], expected, rtol=1e-5)
+    np.testing.assert_allclose(predict(run, inputs[:5]).probabilities, expected, rtol=1e-5)
+    with pytest.raises(DataError, match=r"was given in Python; give one like it again"):
+        Run(run.path).load_model()
+    assert Run(run.path, model=network).load_model().training is False
+
+
+def test_data_of_the_library_is_trained_on(tmp_path):
+    run = train(settings(tmp_path, model={"name": "mlp"}), data=load("digits"))
+    assert run.config.data.name == "digits"
+    assert run.history[-1]["test_accuracy"] is not None
+
+
+def test_a_resume_asks_for_the_data_again_and_compares_it(tmp_path, monkeypatch):
+    features, labels = rows()
+
+    def fail(*_):
+        raise RuntimeError("no more memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("imae.train.journal.Journal.finish", fail)
+        with pytest.raises(RuntimeError):
+            train(settings(tmp_path), data=(features, labels))
+    folder = tmp_path / "run"
+    with pytest.raises(ArgumentError, match=r"given in Python; give it again: imae.train.resume"):
+        resume(folder)
+    with pytest.raises(DataError, match="the train part differs"):
+        resume(folder, data=(features[:, ::-1].copy(), labels))
+    assert resume(folder, data=(features, labels)).result is not None
+
+
+def test_the_method_is_built_once_a_run(tmp_path, monkeypatch):
+    config = build_config({**settings(tmp_path), "data": {"name": "digits"}})
+    built = []
+    build = METHODS.build
+    monkeypatch.setattr(METHODS, "build", lambda *a, **b: built.append(a) or build(*a, **b))
+    setup(config, build_fabric(config.machine), QuietDisplay())
+    assert built == [("imae_stable",)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: train({}), "data: must be given, such as data.name=digits"),
+        (lambda: train("digits"), "settings are a mapping such as"),
+        (lambda: build_config("digits"), "settings are a mapping such as"),
+        (lambda: train({}, data=3), "data must be an imae.data.Data"),
+        (lambda: train({}, data=np.eye(3)), "data must be an imae.data.Data"),
+        (lambda: train({"data": 3}, data=rows()), "data: "),
+        (
+            lambda: train({"data": {"root": "x"}}, data=rows()),
+            "data.root is for data that is loaded",
+        ),
+        (lambda: train({}, data=rows(), model="mlp"), "model must be a torch.nn.Module"),
+        (
+            lambda: train({"model": {"name": "mlp"}}, data=rows(), model=nn.Linear(4, 2)),
+            "a network and settings of the section model",
+        ),
+        (lambda: train({}, data=rows(), model=nn.Linear(4, 3)), r"outputs of shape \(1, 3\)"),
+        (
+            lambda: train({"method": {"name": "co_teaching"}}, data=rows(), model=nn.Linear(4, 2)),
+            "co_teaching trains 2 networks",
+        ),
+    ],
+)
+def test_wrong_calls_are_one_clear_line(call, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ArgumentError, match=message):
+        call()
