@@ -298,6 +298,16 @@ def test_a_round_on_a_phone(review, open_page, tmp_path, scheme):
     assert opened.did() == NOTHING
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(review, open_page, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe").Axe()
+    opened = open_page(review[1].as_uri(), color_scheme=scheme)
+    for keys in ([], ["a", "x", "n", "Space", "f", "1", "s"], ["h"], ["Escape", "/"]):
+        opened.press(*keys)
+        found = axe.run(opened.page).response["violations"]
+        assert [(keys, each["impact"], each["id"]) for each in found] == []
+
+
 def test_the_check_states_the_bound_that_python_computes(make_audit, open_page, tmp_path):
     audit = make_audit(400)
     sample = Sample(np.flatnonzero(audit.is_flagged)[:30], 0.9)
