@@ -56,7 +56,11 @@ def test_what_the_caller_says_wins():
         (("path", "a", "y"), {"feature_columns": ["a"]}, "either paths or texts or features"),
         (("labell", "a"), {"label_column": "label"}, "no column 'label'; did you mean 'labell'"),
         (("y", "a"), {"feature_columns": ["zzz"]}, "no column 'zzz'; columns: 'y', 'a'"),
-        (("y", "kind", "a"), {"label_column": "kind"}, "'y' beside the labels in 'kind'; drop it"),
+        (
+            ("y", "kind", "a"),
+            {"label_column": "kind"},
+            "'y' beside the labels in 'kind'; leave it out",
+        ),
     ],
 )
 def test_what_is_not_clear_is_refused(names, options, message):

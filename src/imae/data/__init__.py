@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from imae.data.image_files import ImageFiles as ImageFiles
     from imae.data.images import ArrayImages as ArrayImages
     from imae.data.loading import load as load
+    from imae.data.notes import describe as describe
     from imae.data.partition import hold_out as hold_out
     from imae.data.partition import sample_rows as sample_rows
     from imae.data.split import Data as Data

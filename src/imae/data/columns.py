@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from imae.errors import ArgumentError, DataError
 
 
+class CellError(DataError):
+    """A cell that is not a number that can be used, in a column that was asked for as numbers."""
+
+
 class ColumnFile(ABC):
     """A file of named columns that is read once its reader knows which column means what.
 
@@ -50,7 +54,8 @@ class ColumnFile(ABC):
             The values by column, and the numbers, shape (N, F).
 
         Raises:
-            DataError: If the file is damaged or a number is none.
+            CellError: If a cell that should be a number is none, or is not finite.
+            DataError: If the file is damaged.
         """
 
 
@@ -74,7 +79,8 @@ ID_NAMES = ("row_id", "id")
 class Roles:
     """Names of the columns by what they mean; None if there is no such column.
 
-    Exactly one of ``path``, ``text`` and ``features`` says what the inputs are.
+    Exactly one of ``path``, ``text`` and ``features`` says what the inputs are; ``unused`` are
+    columns beside paths or texts that mean nothing.
     """
 
     label: str
@@ -85,6 +91,7 @@ class Roles:
     path: str | None
     text: str | None
     features: tuple[str, ...]
+    unused: tuple[str, ...] = ()
 
     def values(self) -> list[str]:
         """Columns that are read as they stand."""
@@ -100,53 +107,61 @@ def find_roles(
     file: ColumnFile,
     *,
     label_column: str | None = None,
+    id_column: str | None = None,
     path_column: str | None = None,
     text_column: str | None = None,
     feature_columns: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
 ) -> Roles:
     """The meaning of the columns, from what the caller says and else from their names.
 
     Args:
         file: The file.
         label_column: Column of the labels; else the one called label, labels, target or y.
+        id_column: Column of the row ids; else the one called row_id or id.
         path_column: Column of image paths; else the one called path.
         text_column: Column of texts; else the one called text.
         feature_columns: Columns of features; else, without paths and texts, all that are left.
+        drop: Columns that are not read.
 
     Raises:
         ArgumentError: If a name is no text.
         DataError: If a column is not there, or it is not clear which one is meant.
     """
-    if isinstance(feature_columns, str):
-        feature_columns = (feature_columns,)
-    given = [label_column, path_column, text_column, *(feature_columns or ())]
+    feature_columns = None if feature_columns is None else _names(file, feature_columns)
+    dropped = _names(file, drop or ())
+    named = (label_column, id_column, path_column, text_column)
+    given = [*(name for name in named if name is not None), *(feature_columns or ())]
+    for name in (*given, *dropped):
+        _check_column_exists(file, name)
     for name in given:
-        if name is not None:
-            _check_column_exists(file, name)
-    free = [name for name in file.names if name not in given]
+        if name in dropped:
+            raise DataError(f"{file.path}: column {name!r} is asked for and dropped")
+    free = [name for name in file.names if name not in (*given, *dropped)]
     label = label_column or only_column(file, free, LABEL_NAMES)
     if label is None:
         raise DataError(
             f"{file.path}: line 1 has no column {' or '.join(LABEL_NAMES)}; "
-            f"say which holds the labels with label_column (columns: {listing(file.names)})"
+            f"say which holds the labels with label_column, --label-column on the command line "
+            f"(columns: {listing(file.names)})"
         )
     path = path_column or only_column(file, free, ("path",))
     text = text_column or only_column(file, free, ("text",))
     others = {
-        "row_id": only_column(file, free, ID_NAMES),
+        "row_id": id_column or only_column(file, free, ID_NAMES),
         "clean_label": only_column(file, free, ("clean_label",)),
         "split": only_column(file, free, ("split",)),
         "weight": only_column(file, free, ("weight",)),
     }
     features = tuple(feature_columns or ())
     if path is None and text is None and feature_columns is None:
-        used = {label, *others.values()}
+        used = {label, *others.values(), *dropped}
         features = tuple(name for name in file.names if name not in used)
         doubtful = [name for name in features if name in (*LABEL_NAMES, "clean_label")]
         if doubtful:
             raise DataError(
-                f"{file.path}: line 1 has {listing(doubtful)} beside the labels in {label!r}; drop "
-                f"it, or name the features with feature_columns"
+                f"{file.path}: line 1 has {listing(doubtful)} beside the labels in {label!r}; "
+                f"leave it out with drop (--drop), or name the features with feature_columns"
             )
     if sum(map(bool, (path, text, features))) != 1:
         found = [name for name in (path, text, *features) if name]
@@ -154,12 +169,22 @@ def find_roles(
             f"{file.path}: line 1 must name either paths or texts or features as inputs, "
             f"found {listing(found)}"
         )
-    return Roles(label=label, path=path, text=text, features=features, **others)
+    unused = tuple(
+        name for name in free if name not in (label, path, text, *features, *others.values())
+    )
+    return Roles(label=label, path=path, text=text, features=features, unused=unused, **others)
+
+
+def _names(file: ColumnFile, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns; one text may be a name or several with commas between them."""
+    if not isinstance(names, str):
+        return tuple(names)
+    return (names,) if names in file.names else tuple(name.strip() for name in names.split(","))
 
 
 def _check_column_exists(file: ColumnFile, name: object) -> None:
     if not isinstance(name, str):
-        raise ArgumentError(f"columns are asked for by name, got {name!r}")
+        raise ArgumentError(f"columns are given by name, got {name!r}")
     if name not in file.names:
         near = difflib.get_close_matches(name, file.names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"columns: {listing(file.names)}"

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from imae.data.encoding import ColumnEncoding
 from imae.data.split import Inputs, hash_rows
 from imae.errors import DataError, import_extra
 
@@ -25,6 +26,7 @@ class Table(Inputs):
         columns: Names of the F features, if they have names.
         mean: What was taken away from each feature, if anything was.
         std: What each feature was then divided by.
+        encoding: How the features were made of the columns of a file, if they were.
 
     Raises:
         DataError: If the shape or dtype is another, or a value is NaN or infinite.
@@ -39,6 +41,7 @@ class Table(Inputs):
     columns: tuple[str, ...] | None = field(default=None, kw_only=True)
     mean: tuple[float, ...] | None = field(default=None, kw_only=True)
     std: tuple[float, ...] | None = field(default=None, kw_only=True)
+    encoding: tuple[ColumnEncoding, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.dtype not in (np.float32, np.float64):
@@ -107,12 +110,14 @@ class HashedText(Inputs):
         features: Feature number of every entry, in [0, num_features).
         values: Value of every entry.
         num_features: Number of features F.
+        column: Name of the column of the texts, if they come from a table.
     """
 
     starts: NDArray[np.int64]
     features: NDArray[np.int64]
     values: NDArray[np.float32]
     num_features: int = NUM_FEATURES
+    column: str | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -144,7 +149,9 @@ class HashedText(Inputs):
         """The rows at these positions."""
         entries, lengths = self._entries(rows)
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        return HashedText(starts, self.features[entries], self.values[entries], self.num_features)
+        return replace(
+            self, starts=starts, features=self.features[entries], values=self.values[entries]
+        )
 
     def content_hash(self) -> str:
         """Hash of the features of all rows."""

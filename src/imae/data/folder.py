@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +53,10 @@ def drop_unreadable(data: Data, *, workers: int = 0) -> Data:
             f"{data.name}: no image of class {data.class_names[lost[0]]!r} can be read; "
             f"the first problem: {skipped[0].reason}"
         )
-    return Data(
-        data.name, cleaned.train, cleaned.validation, cleaned.test, (*data.skipped, *skipped)
+    if not skipped:
+        return cleaned
+    return replace(cleaned, skipped=(*data.skipped, *skipped)).with_notes(
+        f"{len(skipped)} images cannot be read and are skipped; the first: {skipped[0].reason}"
     )
 
 

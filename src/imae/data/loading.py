@@ -8,6 +8,7 @@ from imae._registry import Catalog, Entry
 from imae.data.arrays import ARRAY_SUFFIXES, load_array_file
 from imae.data.folder import check_present, drop_unreadable, load_image_folder
 from imae.data.images import read_into_memory
+from imae.data.notes import label_notes
 from imae.data.preparation import fit_preparation
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data
@@ -32,9 +33,11 @@ LAYOUTS: Catalog[Data] = Catalog(
             defaults={
                 "path": None,
                 "label_column": None,
+                "id_column": None,
                 "path_column": None,
                 "text_column": None,
                 "feature_columns": None,
+                "drop": None,
                 **_IMAGES,
             },
         ),
@@ -71,8 +74,9 @@ def load(
             ``"skip"`` decodes every image now and leaves those out, listed in ``Data.skipped``.
         workers: Processes that decode for ``"skip"``.
         options: What the set takes (see ``imae.data.sources``), or the layout: ``label_column``,
-            ``path_column``, ``text_column``, ``feature_columns`` for a CSV or Parquet file,
-            ``resize``, ``crop``, ``flip`` for images, ``pad`` for arrays. None means not given.
+            ``id_column``, ``path_column``, ``text_column``, ``feature_columns`` and ``drop`` for a
+            CSV or Parquet file, ``resize``, ``crop``, ``flip`` for images, ``pad`` for arrays. None
+            means not given.
 
     Raises:
         ArgumentError: If an option is not taken.
@@ -127,6 +131,7 @@ def load_unscaled(
     else:
         path = existing_path(name_or_path)
         data = LAYOUTS.build(layout_of(path), path=path, **given)
+        data = data.with_notes(*label_notes(data))
         if on_bad_image == "fail":
             check_present(data)
     if on_bad_image == "skip":

@@ -11,6 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
+from imae.data.encoding import (
+    ColumnEncoding,
+    RawTable,
+    describe_encodings,
+    encode_table,
+    fit_encoding,
+    read_encodings,
+)
 from imae.data.features import HashedText, Table
 from imae.data.image_files import ImageFiles
 from imae.data.images import ArrayImages, channel_statistics
@@ -18,12 +26,18 @@ from imae.data.split import Data, Inputs, Split
 from imae.data.torch_dataset import DatasetInputs
 from imae.errors import DataError
 
+_WIDEST = 20.0  # range of a standardised column
+# Differences below this part of the largest value are rounding. Times in seconds since 1970 need
+# nine digits, which float64 has.
+_ROUNDING = {"float32": 1e-6, "float64": 1e-10}
+
 
 def fit_preparation(data: Data) -> Data:
     """The data with its numbers standardised by statistics of the training rows.
 
-    Features get mean 0 and deviation 1 in training; images in memory get the channel means and
-    deviations of the training images. Other inputs come back as they are.
+    Columns of a table become numbers (see ``imae.data.encoding``), and all numbers get mean 0 and
+    deviation 1 in training; images in memory get the channel means and deviations of the training
+    images. Other inputs come back as they are.
 
     Raises:
         DataError: If a row is too far from the training rows to be brought to their scale.
@@ -45,11 +59,12 @@ def fit_scale(fitted: Split, *, source: str) -> Callable[[Split], Split]:
         source: Where the rows come from, for messages.
     """
     train = fitted.inputs
+    if isinstance(train, RawTable):
+        encodings = fit_encoding(train)
+        encoded = fit_scale(_encoded(fitted, encodings), source=source)
+        return lambda split: encoded(_encoded(split, encodings))
     if isinstance(train, Table):
-        centre = train.values.mean(axis=0, dtype=np.float64)
-        scale = train.values.std(axis=0, dtype=np.float64)
-        # A column of one value says nothing; its deviation is 0 but for rounding.
-        scale[train.values.min(axis=0) == train.values.max(axis=0)] = 1.0
+        centre, scale = _statistics(train.values)
 
         def scaled(split: Split) -> Split:
             assert isinstance(split.inputs, Table), "all splits of one source are of one kind"
@@ -61,6 +76,33 @@ def fit_scale(fitted: Split, *, source: str) -> Callable[[Split], Split]:
         mean, std = channel_statistics(train.pixels)
         return lambda split: _normalised(split, mean, std)
     return lambda split: split
+
+
+def _encoded(split: Split, encodings: Sequence[ColumnEncoding]) -> Split:
+    assert isinstance(split.inputs, RawTable), "all splits of one source are of one kind"
+    return replace(split, inputs=encoded_table(split.inputs, encodings))
+
+
+def encoded_table(raw: RawTable, encodings: Sequence[ColumnEncoding]) -> Table:
+    """The table of features of these rows, not yet standardised."""
+    values, names = encode_table(raw, encodings)
+    return Table(values, columns=names, encoding=tuple(encodings))
+
+
+def _statistics(
+    values: NDArray[np.float32] | NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and scale of every column.
+
+    The scale is the standard deviation, but at least a twentieth of the range, so that the one row
+    of 10,000 that differs from the others becomes 20 and not 100. A column whose values are equal
+    but for rounding keeps its scale: dividing by next to nothing would make noise of it.
+    """
+    centre = values.mean(axis=0, dtype=np.float64)
+    spread = values.max(axis=0).astype(np.float64) - values.min(axis=0)
+    scale = np.maximum(values.std(axis=0, dtype=np.float64), spread / _WIDEST)
+    rounding = _ROUNDING[values.dtype.name] * np.abs(values).max(axis=0)
+    return centre, np.where(spread <= rounding, 1.0, scale)
 
 
 def standardise(
@@ -115,21 +157,24 @@ def describe_preparation(inputs: Inputs) -> dict[str, Any]:
 
     ``kind`` is "images" (with ``mean`` and ``std`` of each channel, and either the ``shape`` of
     images in memory or ``resize`` and ``crop`` of those in files), "features" (with ``columns``,
-    their names or None, and ``mean`` and ``std``), "texts" (with ``num_features``) or "tensors"
+    their names or None, ``mean`` and ``std``, and how they were made of the columns of a file as
+    ``encoding``), "texts" (with ``num_features``) or "tensors"
     (inputs of a torch data set, used as they are, with their ``shape``).
 
     Examples:
         >>> describe_preparation(HashedText(np.zeros(1), np.zeros(0), np.zeros(0), 16))
-        {'kind': 'texts', 'num_features': 16}
+        {'kind': 'texts', 'num_features': 16, 'column': None}
     """
     if isinstance(inputs, HashedText):
-        return {"kind": "texts", "num_features": inputs.num_features}
+        return {"kind": "texts", "num_features": inputs.num_features, "column": inputs.column}
     if isinstance(inputs, Table):
         assert inputs.mean is not None, "a table that is trained on is brought to one scale"
         assert inputs.std is not None
         columns = None if inputs.columns is None else list(inputs.columns)
-        statistics = {"mean": list(inputs.mean), "std": list(inputs.std)}
-        return {"kind": "features", "columns": columns, **statistics}
+        described: dict[str, Any] = {"mean": list(inputs.mean), "std": list(inputs.std)}
+        if inputs.encoding is not None:
+            described["encoding"] = describe_encodings(inputs.encoding)
+        return {"kind": "features", "columns": columns, **described}
     if isinstance(inputs, DatasetInputs):
         return {"kind": "tensors", "shape": list(inputs.shape)}
     assert isinstance(inputs, ArrayImages | ImageFiles)
@@ -143,10 +188,10 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
     """Inputs without a single row, prepared as described: what new rows are to be like.
 
     Args:
-        described: What ``describe_preparation`` gave.
+        described: A result of ``describe_preparation``.
 
     Raises:
-        DataError: If it is not what that gives.
+        DataError: If it is not one.
 
     Examples:
         >>> images = without_rows({"kind": "images", "mean": [0.5], "std": [1], "shape": [1, 8, 8]})
@@ -156,9 +201,14 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
     try:
         kind = described["kind"]
         if kind == "texts":
-            number = _whole(described["num_features"])
             nothing = np.zeros(0, np.int64)
-            return HashedText(np.zeros(1, np.int64), nothing, nothing.astype(np.float32), number)
+            return HashedText(
+                np.zeros(1, np.int64),
+                nothing,
+                nothing.astype(np.float32),
+                _whole(described["num_features"]),
+                column=described.get("column"),
+            )
         if kind == "tensors":
             example = TensorDataset(torch.zeros(1, *map(_whole, described["shape"])))
             return DatasetInputs(example, np.zeros(0, np.int64))
@@ -168,7 +218,14 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
         if kind == "features":
             columns = described["columns"]
             names = None if columns is None else tuple(map(str, columns))
-            return Table(np.zeros((0, len(mean)), np.float32), columns=names, mean=mean, std=std)
+            encoding = described.get("encoding")
+            return Table(
+                np.zeros((0, len(mean)), np.float32),
+                columns=names,
+                mean=mean,
+                std=std,
+                encoding=None if encoding is None else read_encodings(encoding),
+            )
         if kind != "images":
             raise ValueError(f"no rows are of kind {kind!r}")
         if "crop" in described:

@@ -4,6 +4,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -150,6 +151,7 @@ class Data:
         validation: Rows to choose by, if the source sets them apart.
         test: Rows to report on, if the source sets them apart.
         skipped: Rows left out because their image cannot be read.
+        notes: What a person should know before training on it, each in one line.
     """
 
     name: str
@@ -157,6 +159,7 @@ class Data:
     validation: Split | None = None
     test: Split | None = None
     skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -175,14 +178,12 @@ class Data:
 
     def map_splits(self, change: Callable[[Split], Split]) -> "Data":
         """The data with every split that is there replaced by what ``change`` makes of it."""
-        changed = {name: change(split) for name, split in self.splits().items()}
-        return Data(
-            self.name,
-            changed["train"],
-            changed.get("validation"),
-            changed.get("test"),
-            self.skipped,
-        )
+        changed: dict[str, Any] = {name: change(each) for name, each in self.splits().items()}
+        return replace(self, **changed)
+
+    def with_notes(self, *notes: str) -> "Data":
+        """The data with further notes."""
+        return replace(self, notes=(*self.notes, *notes))
 
 
 def hash_rows(rows: Iterable[bytes | memoryview]) -> NDArray[np.uint64]:

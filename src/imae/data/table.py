@@ -1,13 +1,23 @@
 """A CSV or Parquet file as data: image paths, texts or features, with a label for every row."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.assemble import Columns, assemble, divide
-from imae.data.columns import ColumnFile, Roles, find_roles
+from imae.data.columns import CellError, ColumnFile, Roles, find_roles, listing
+from imae.data.encoding import (
+    KINDS,
+    ColumnEncoding,
+    RawColumn,
+    RawTable,
+    as_category,
+    as_column,
+    as_dates,
+)
 from imae.data.features import Table, hash_text
 from imae.data.image_files import ImageFiles, confined_names
 from imae.data.split import Data, Inputs, position_ids, written_ids
@@ -15,6 +25,9 @@ from imae.data.table_file import CsvFile, ParquetFile
 from imae.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+_FEWEST_ROWS = 20  # below this all values may be different by chance
+_MOST_DIFFERENT = 0.95  # part of the rows; above it, words are ids or free text
+_WORDS_OF_A_TEXT = 4  # on average, from which on words are free text
 
 
 def load_manifest(
@@ -22,9 +35,11 @@ def load_manifest(
     *,
     root: Path | None = None,
     label_column: str | None = None,
+    id_column: str | None = None,
     path_column: str | None = None,
     text_column: str | None = None,
     feature_columns: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
     resize: int = 256,
     crop: int = 227,
     flip: bool = True,
@@ -33,16 +48,20 @@ def load_manifest(
 
     The label is in the column ``label`` (or ``labels``, ``target``, ``y``). The inputs are the
     images named in a column ``path``, or the texts in a column ``text``, or else all other
-    columns, which must be numbers. Optional columns: ``row_id`` or ``id``, ``clean_label``,
-    ``split`` and ``weight``. Without ids a row is called by its path, or by its position from 0.
+    columns: numbers, dates and categories, with empty cells allowed. Optional columns: ``row_id``
+    or ``id``, ``clean_label``, ``split`` and ``weight``. Without ids a row is known by its path, or
+    by its position from 0. A column with another value in each row, such as a number that counts
+    the rows, is not used unless it is named in ``feature_columns``; ``Data.notes`` says so.
 
     Args:
         path: The file.
         root: Folder that the paths are relative to and may not leave; the file's own by default.
-        label_column: Column of the labels, if it is called otherwise.
-        path_column: Column of the paths, if it is called otherwise.
-        text_column: Column of the texts, if it is called otherwise.
-        feature_columns: Columns that are features, whatever they are called; no others are.
+        label_column: Column of the labels, if it has another name.
+        id_column: Column of the row ids, if it has another name.
+        path_column: Column of the paths, if it has another name.
+        text_column: Column of the texts, if it has another name.
+        feature_columns: Columns that are features, whatever their names are; no others are.
+        drop: Columns that are not used. One text may name several, with commas between them.
         resize: Side of the square that an image is warped to.
         crop: Side of the square that is cut out of it.
         flip: Whether half of the images are mirrored in training.
@@ -54,13 +73,16 @@ def load_manifest(
     roles = find_roles(
         file,
         label_column=label_column,
+        id_column=id_column,
         path_column=path_column,
         text_column=text_column,
         feature_columns=feature_columns,
+        drop=drop,
     )
-    values, numbers = file.read(roles.values(), roles.numbers())
+    values, weights, features = _read(file, roles)
     if len(values[roles.label]) == 0:
         raise DataError(f"{path}: has a header and no rows")
+    notes: list[str] = []
     inputs: Inputs
     if roles.path is not None:
         folder = path.parent if root is None else root
@@ -69,18 +91,25 @@ def load_manifest(
     elif roles.text is not None:
         inputs = hash_text(as_texts(values[roles.text]))
     else:
-        features = np.ascontiguousarray(numbers[:, : len(roles.features)])
-        inputs = Table(features, columns=roles.features)
+        useful = _feature_inputs(features, keep_all=feature_columns is not None, notes=notes)
+        if useful is None:
+            raise DataError(f"{path}: no column is left to learn from; {'; '.join(notes)}")
+        inputs = useful
+    if roles.unused:
+        notes.append(
+            f"columns {listing(roles.unused)} are not used: the inputs are the "
+            f"{'images' if roles.path else 'texts'} in {roles.path or roles.text!r}"
+        )
     columns = Columns(
         source=str(path),
         inputs=inputs,
         labels=values[roles.label],
         row_ids=_row_ids(roles, values, source=str(path)),
         clean_labels=values[roles.clean_label] if roles.clean_label else None,
-        weights=numbers[:, -1].astype(np.float32) if roles.weight else None,
+        weights=None if weights is None else weights.astype(np.float32),
     )
     splits = as_texts(values[roles.split]) if roles.split else None
-    return assemble(divide(columns, splits), name=path.stem)
+    return assemble(divide(columns, splits), name=path.stem).with_notes(*notes)
 
 
 def open_columns(path: Path) -> ColumnFile:
@@ -92,7 +121,145 @@ def open_columns(path: Path) -> ColumnFile:
     return ParquetFile(path) if path.suffix.lower() == ".parquet" else CsvFile(path)
 
 
-def _row_ids(roles: Roles, values: dict[str, list[object]], *, source: str) -> NDArray[np.str_]:
+def read_features(
+    file: ColumnFile, values: Sequence[str], numbers: Sequence[str], features: Sequence[str]
+) -> tuple[dict[str, list[object]], NDArray[np.float64], Table | RawTable]:
+    """Columns as they are, columns of numbers, and the features.
+
+    The features are a ``Table`` if all their cells are numbers, and else a ``RawTable``.
+
+    Raises:
+        DataError: If the file is damaged, or a number is none or not finite.
+    """
+    try:
+        found, matrix = file.read(values, [*features, *numbers])
+        table = np.ascontiguousarray(matrix[:, : len(features)])
+        return found, matrix[:, len(features) :], Table(table, columns=tuple(features))
+    except CellError as error:
+        if not features:
+            raise
+        found, matrix = file.read([*values, *features], numbers)
+        raw = tuple(as_column(name, found.pop(name), error) for name in features)
+        return found, matrix, RawTable(raw)
+
+
+def read_encoded(
+    file: ColumnFile, values: Sequence[str], encodings: Sequence[ColumnEncoding]
+) -> tuple[dict[str, list[object]], RawTable]:
+    """Columns as they are, and those of the encodings, each read as what it was in training.
+
+    Raises:
+        DataError: If the file is damaged, or a cell is not of the kind that its column had.
+    """
+    names = {kind: [each.name for each in encodings if each.kind == kind] for kind in KINDS}
+    wanted = [*values, *names["date"], *names["category"]]
+    found, _, table = read_features(file, wanted, (), names["number"])
+    columns = {}
+    if isinstance(table, RawTable):
+        columns = {column.name: column for column in table.columns}
+    else:
+        for index, name in enumerate(names["number"]):
+            columns[name] = RawColumn(name, "number", table.values[:, index].astype(np.float64))
+    for name in names["date"]:
+        columns[name] = as_dates(name, found[name]) or as_category(name, found[name])
+    for name in names["category"]:
+        columns[name] = as_category(name, found[name])
+    for each in encodings:
+        column = columns[each.name]
+        is_empty = column.num_missing == len(column.values)
+        if column.kind != each.kind and not is_empty:
+            raise DataError(
+                f"{file.path}: column {each.name!r} was a {each.kind} in training and is a "
+                f"{column.kind} here, for example {column.words[0]!r}"
+            )
+    return found, RawTable(tuple(columns[each.name] for each in encodings))
+
+
+def _read(
+    file: ColumnFile, roles: Roles
+) -> tuple[dict[str, list[object]], NDArray[np.float64] | None, Table | RawTable]:
+    numbers = [] if roles.weight is None else [roles.weight]
+    values, matrix, features = read_features(file, roles.values(), numbers, roles.features)
+    return values, matrix[:, 0] if numbers else None, features
+
+
+def _feature_inputs(
+    features: Table | RawTable, *, keep_all: bool, notes: list[str]
+) -> Inputs | None:
+    """The features that are worth learning from; the notes say which are not used, and why."""
+    if isinstance(features, Table):
+        assert features.columns is not None
+        kept = [
+            index
+            for index, name in enumerate(features.columns)
+            if keep_all or not _counts_rows(name, features.values[:, index], notes)
+        ]
+        if len(kept) == len(features.columns):
+            return features
+        if not kept:
+            return None
+        values = features.values[:, kept].astype(np.float64)
+        return Table(values, columns=tuple(features.columns[index] for index in kept))
+    columns = features.columns
+    if not keep_all:
+        texts = [column for column in columns if _is_free_text(column)]
+        if len(texts) == len(columns) == 1:
+            notes.append(f"column {texts[0].name!r} is taken as texts")
+            words = np.array((*texts[0].words, ""))
+            places = np.where(np.isnan(texts[0].values), -1, texts[0].values).astype(np.int64)
+            return replace(hash_text(words[places].tolist()), column=texts[0].name)
+        columns = tuple(column for column in columns if not _is_useless(column, notes))
+    for column in columns:
+        if column.num_missing:
+            notes.append(
+                f"column {column.name!r} has {column.num_missing} empty cells of "
+                f"{len(column.values)}, which are filled in"
+            )
+    return RawTable(columns) if columns else None
+
+
+def _counts_rows(name: str, values: NDArray[np.floating], notes: list[str]) -> bool:
+    is_count = len(values) >= _FEWEST_ROWS and bool((np.diff(values) == 1).all())
+    if is_count:
+        notes.append(f"column {name!r} counts the rows and is not used")
+    return is_count
+
+
+def _is_useless(column: RawColumn, notes: list[str]) -> bool:
+    if column.num_missing == len(column.values):
+        notes.append(f"column {column.name!r} is empty and is not used")
+        return True
+    if column.kind == "number":
+        return _counts_rows(column.name, column.values, notes)
+    if column.kind == "category" and _is_free_text(column):
+        notes.append(
+            f"column {column.name!r} holds texts and is not used; to learn from them, give it as "
+            f"text_column"
+        )
+        return True
+    if column.kind == "category" and _are_ids(column):
+        notes.append(
+            f"column {column.name!r} has {len(column.words)} different words in "
+            f"{len(column.values)} rows, as ids do, and is not used"
+        )
+        return True
+    return False
+
+
+def _are_ids(column: RawColumn) -> bool:
+    present = len(column.values) - column.num_missing
+    return present >= _FEWEST_ROWS and len(column.words) > _MOST_DIFFERENT * present
+
+
+def _is_free_text(column: RawColumn) -> bool:
+    if column.kind != "category" or not _are_ids(column):
+        return False
+    return sum(len(word.split()) for word in column.words) >= _WORDS_OF_A_TEXT * len(column.words)
+
+
+def _row_ids(
+    roles: Roles, values: Mapping[str, Sequence[object]], *, source: str
+) -> NDArray[np.str_]:
     named = roles.row_id or roles.path
     if named is None:
         return position_ids(len(values[roles.label]))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.arrays import check_unpacked
-from imae.data.columns import ColumnFile, first_unfit
+from imae.data.columns import CellError, ColumnFile, first_unfit
 from imae.errors import DataError, import_extra
 
 _LONGEST_LINE = 10_000_000  # a file without line ends must not fill the memory
@@ -79,13 +79,13 @@ class CsvFile(ColumnFile):
             try:
                 numbers[row] = float(cell)
             except ValueError:
-                raise DataError(
+                raise CellError(
                     f"{self.path}: line {lines[row]}, column {name!r}: {cell[:80]!r} is not a "
                     f"number; correct it or leave the column out with feature_columns"
                 ) from None
         wrong = first_unfit(numbers)
         if wrong is not None:
-            raise DataError(
+            raise CellError(
                 f"{self.path}: line {lines[wrong]}, column {name!r} is {numbers[wrong]}; "
                 f"numbers must be finite and fit float32"
             )
@@ -194,13 +194,13 @@ class ParquetFile(ColumnFile):
         try:
             numbers: NDArray[np.float64] = column.cast(self._arrow.float64(), safe=False).to_numpy()
         except self._arrow.ArrowException as error:
-            raise DataError(
+            raise CellError(
                 f"{self.path}: column {name!r} holds {self._types[name]}, not numbers, from row 0 "
                 f"on; convert it or leave it out with feature_columns"
             ) from error
         wrong = first_unfit(numbers)  # a number that is not there has become NaN
         if wrong is not None:
-            raise DataError(
+            raise CellError(
                 f"{self.path}: row {wrong} (counted from 0), column {name!r} is {numbers[wrong]}; "
                 f"numbers must be finite and fit float32"
             )

@@ -17,10 +17,10 @@ from imae.data.folder import check_present, images_below
 from imae.data.image_files import ImageFiles, confined_names
 from imae.data.images import ArrayImages, read_into_memory
 from imae.data.loading import existing_path, layout_of, load
-from imae.data.preparation import standardise
+from imae.data.preparation import encoded_table, standardise
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data, Inputs, Split, position_ids, written_ids
-from imae.data.table import as_texts, open_columns
+from imae.data.table import as_texts, open_columns, read_encoded
 from imae.data.torch_dataset import DatasetInputs, inputs_in_memory
 from imae.errors import DataError
 
@@ -146,9 +146,15 @@ def _read_columns(
     path_column, text_column, features = _input_columns(file, like, options)
     named = [name for name in (path_column, text_column) if name is not None]
     free = [name for name in file.names if name not in (*features, *named)]
-    row_id = only_column(file, free, ID_NAMES)
-    values, numbers = file.read([*named, *([] if row_id is None else [row_id])], features)
+    given_id = options.get("id_column")
+    row_id = given_id if given_id in free else only_column(file, free, ID_NAMES)
+    wanted = [*named, *([] if row_id is None else [row_id])]
     inputs: Inputs
+    if isinstance(like, Table) and like.encoding is not None:
+        values, raw = read_encoded(file, wanted, like.encoding)
+        inputs = encoded_table(raw, like.encoding)
+    else:
+        values, numbers = file.read(wanted, features)
     if path_column is not None:
         folder = path.parent if root is None else root
         paths = as_texts(values[path_column])
@@ -156,7 +162,7 @@ def _read_columns(
     elif text_column is not None:
         assert isinstance(like, HashedText)
         inputs = hash_text(as_texts(values[text_column]), num_features=like.num_features)
-    else:
+    elif features:
         inputs = Table(np.ascontiguousarray(numbers), columns=features)
     id_column = row_id or path_column
     if id_column is None:
@@ -171,6 +177,8 @@ def _input_columns(
     """The column of paths, or that of texts, or those of features, as the training rows need."""
     if isinstance(like, Table):
         names = like.columns
+        if like.encoding is not None:
+            names = tuple(each.name for each in like.encoding)
         if names is None:  # trained on arrays, whose columns have no names
             return None, None, tuple(name for name in file.names if name not in _NO_FEATURES)
         missing = [name for name in names if name not in file.names]
@@ -179,9 +187,10 @@ def _input_columns(
                 f"{file.path}: line 1 has no column {listing(missing)}; trained on "
                 f"{listing(names)}, given {listing(file.names)}"
             )
-        return None, None, names
+        return None, None, () if like.encoding is not None else names
     kind = "text" if isinstance(like, HashedText) else "path"
-    wanted = [name for name in (options.get(f"{kind}_column"), kind) if name is not None]
+    trained = like.column if isinstance(like, HashedText) else None
+    wanted = [each for each in (options.get(f"{kind}_column"), trained, kind) if each is not None]
     found = next((name for name in wanted if name in file.names), None)
     if found is None:
         raise DataError(

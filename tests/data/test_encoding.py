@@ -1,0 +1,246 @@
+"""Tables as people have them: empty cells, categories, dates and ids."""
+
+import json
+
+import numpy as np
+import pytest
+
+from imae.data import describe, hold_out, load, load_unlabelled
+from imae.data.encoding import MOST_CATEGORIES, RawTable, as_category, as_dates, fit_encoding
+from imae.data.loading import load_unscaled
+from imae.data.preparation import describe_preparation, fit_scale, without_rows
+from imae.errors import ArgumentError, DataError
+
+REAL = """customer,age,colour,joined,member,row,label
+u1,31,red,2024-01-05,true,1,yes
+u2,,blue,2024-02-05,false,2,no
+u3,NA,red,,true,3,yes
+u4,52,,2023-12-31T12:00:00,true,4,no
+u5,18,green,2024-01-01,false,5,yes
+u6,40,red,2024-03-01,true,6,no
+"""
+
+
+def repeated(header_and_rows: str, times: int) -> str:
+    """The rows again and again, the first and the sixth cell with a number of their own."""
+    header, *rows = header_and_rows.splitlines()
+    lines = [header]
+    for number in range(times * len(rows)):
+        cells = rows[number % len(rows)].split(",")
+        cells[0], cells[5] = f"u{number}", str(number)
+        lines.append(",".join(cells))
+    return "\n".join(lines) + "\n"
+
+
+def test_a_real_table_is_taken(tmp_path):
+    path = tmp_path / "customers.csv"
+    path.write_text(repeated(REAL, 5))
+    data = load(path)
+    table = data.train.inputs
+    assert table.columns == (
+        *("age", "age is missing", "colour=red", "colour=blue", "colour=green"),
+        *("joined", "joined is missing", "member=false"),
+    )
+    assert np.isfinite(table.values).all()
+    np.testing.assert_allclose(table.values.mean(0), 0, atol=1e-6)
+    missing = table.values[:, 1] > 0
+    assert missing[:6].tolist() == [False, True, True, False, False, False]
+    assert (table.values[missing, 0] == table.values[1, 0]).all()
+    assert "column 'customer' has 30 different words in 30 rows, as ids do" in data.notes[0]
+    assert any(note == "column 'row' counts the rows and is not used" for note in data.notes)
+    assert any("column 'age' has 10 empty cells of 30" in note for note in data.notes)
+    assert describe(data) == (
+        "customers: 30 training rows; 2 classes (no 15, yes 15); columns age (number), "
+        "colour (category), joined (date), member (category)"
+    )
+
+
+def test_new_rows_are_encoded_as_the_training_rows(tmp_path):
+    path = tmp_path / "customers.csv"
+    path.write_text(repeated(REAL, 5))
+    data = load(path)
+    described = json.loads(json.dumps(describe_preparation(data.train.inputs)))
+    like = without_rows(described)
+    same = load_unlabelled(path, like=like)
+    np.testing.assert_array_equal(same.inputs.values, data.train.inputs.values)
+    new = tmp_path / "new.csv"
+    new.write_text("joined,member,colour,age\n2024-01-05,true,red,31\n,,purple,\n")
+    rows = load_unlabelled(new, like=like).inputs
+    np.testing.assert_array_equal(rows.values[0], data.train.inputs.values[0])
+    unknown = dict(zip(like.columns, rows.values[1] * like.std + like.mean, strict=True))
+    assert [unknown[name] for name in like.columns if "colour" in name] == pytest.approx(
+        [0] * 3, abs=1e-6
+    )
+    assert unknown["age is missing"] == pytest.approx(1)
+    assert unknown["age"] == pytest.approx(35.5)  # the median of 31, 52, 18 and 40
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("age,colour,joined\n1,red,2024-01-01\n", "line 1 has no column 'member'"),
+        (
+            "age,colour,joined,member\nold,red,,true\n",
+            "'age' was a number in training and is a category here",
+        ),
+        (
+            "age,colour,joined,member\n1,red,soon,true\n",
+            "'joined' was a date in training and is a category here, for example 'soon'",
+        ),
+    ],
+)
+def test_new_rows_of_another_kind_are_refused(tmp_path, content, message):
+    path = tmp_path / "customers.csv"
+    path.write_text(repeated(REAL, 5))
+    like = without_rows(describe_preparation(load(path).train.inputs))
+    new = tmp_path / "new.csv"
+    new.write_text(content)
+    with pytest.raises(DataError, match=message) as caught:
+        load_unlabelled(new, like=like)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_encoding_is_fitted_on_the_rows_that_are_trained_on(tmp_path):
+    path = tmp_path / "x.csv"
+    rows = [f"{'a' if row % 2 else 'b'},{row},{row % 2}" for row in range(40)]
+    rows[7] = "only once,,1"
+    path.write_text("word,number,label\n" + "\n".join(rows) + "\n")
+    data, is_scaled = load_unscaled(path)
+    assert not is_scaled
+    assert isinstance(data.train.inputs, RawTable)
+    held = [seed for seed in range(40) if "7" in hold_out(data.train, 0.3, seed)[1].row_ids]
+    train, validation = hold_out(data.train, 0.3, held[0])
+    change = fit_scale(train, source="x")
+    assert change(train).inputs.columns == ("word=b", "number")
+    assert np.isfinite(change(validation).inputs.values).all()
+    with pytest.raises(ArgumentError, match="a raw table gives no batches"):
+        train.inputs.batch(np.arange(2), generator=None)
+
+
+def test_a_column_of_many_categories_becomes_one_number():
+    words = [f"w{number % 60}" for number in range(120)] + ["w3"] * 5
+    table = RawTable((as_category("word", words),))
+    (encoding,) = fit_encoding(table)
+    assert len(encoding.categories) > MOST_CATEGORIES
+    assert encoding.feature_names() == ["rank of word"]
+    encoded = encoding.encode(as_category("word", ["w3", "never seen", None]))
+    assert encoded.ravel().tolist() == [0, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("cells", "days"),
+    [
+        (["1970-01-02", None, "1970-01-03T12:00:00"], [1, np.nan, 2.5]),
+        (["1970-01-02T00:00:00Z", "1970-01-01T23:00:00-01:00"], [1, 1]),
+        (["1970/01/02", "NA"], [1, np.nan]),
+        (["02.01.1970"], [1]),
+        (["01/02/1970", "01/13/1970"], [1, 12]),
+        (["02/01/1970", "13/01/1970"], [1, 12]),
+    ],
+)
+def test_dates_become_days(cells, days):
+    column = as_dates("when", cells)
+    assert column is not None
+    np.testing.assert_allclose(column.values, days)
+
+
+@pytest.mark.parametrize("cells", [["2024-01-01", "soon"], [None, "NA"], ["12:30"], ["1/2"]])
+def test_what_is_not_a_date(cells):
+    assert as_dates("when", cells) is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ("1 2 3 4x 5", r"line 5, column 'a': '4x' is not a number"),
+        ("1 2 inf 4 5", r"line 4, column 'a' is inf; numbers must be finite"),
+        ("1 2 1e300 4 5", r"line 4, column 'a' is 1e\+300"),
+    ],
+)
+def test_a_few_strange_cells_among_numbers_are_an_error(tmp_path, cells, message):
+    path = tmp_path / "x.csv"
+    rows = [f"{cell},{row % 2}" for row, cell in enumerate(cells.split())]
+    path.write_text("a,label\n" + "\n".join(rows) + "\n")
+    with pytest.raises(DataError, match=message):
+        load(path)
+
+
+def test_the_error_names_the_column_that_is_wrong(tmp_path):
+    path = tmp_path / "x.csv"
+    ages = [*"0123", "3x", *"5678"]
+    rows = [f"{('red', 'blue')[row % 2]},{age},{row % 2}" for row, age in enumerate(ages)]
+    path.write_text("colour,age,label\n" + "\n".join(rows))
+    with pytest.raises(DataError, match=r"row 4 \(counted from 0\), column 'age': '3x' is not"):
+        load(path)
+
+
+def test_columns_are_dropped_and_named(tmp_path):
+    path = tmp_path / "x.csv"
+    rows = [f"k{row},{row % 3},{row * 7 % 11},{row % 2}" for row in range(30)]
+    path.write_text("key,class,a,b\n" + "\n".join(rows) + "\n")
+    data = load(path, label_column="class", id_column="key", drop=["b"])
+    assert data.train.row_ids[:2].tolist() == ["k0", "k1"]
+    assert data.train.inputs.columns == ("a",)
+    assert load(path, label_column="class", drop="key,b").train.inputs.columns == ("a",)
+    with pytest.raises(DataError, match="no column is left"):
+        load(path, label_column="class", drop="a,b")
+    with pytest.raises(DataError, match="'a' is asked for and dropped"):
+        load(path, label_column="a", drop="a")
+    with pytest.raises(DataError, match="has no column 'c'"):
+        load(path, label_column="class", drop="c")
+    kept = load(path, label_column="class", feature_columns="key,a")
+    assert kept.train.inputs.columns[0] == "key=k0"
+
+
+@pytest.mark.parametrize(
+    ("labels", "note"),
+    [
+        (["cat", "Cat", "dog"] * 10, "classes 'Cat' and 'cat' differ only in case or blanks"),
+        ([f"{row / 7:.3f}" for row in range(100)], "100 different numbers with decimals"),
+        ([f"name{row}" for row in range(30)], "there are 30 classes for 30 training rows"),
+        (["a", *["b"] * 29], "class 'a' has only one training row"),
+    ],
+)
+def test_doubtful_labels_are_noted(tmp_path, labels, note):
+    path = tmp_path / "x.csv"
+    path.write_text(
+        "a,label\n" + "\n".join(f"{row * 7 % 11},{each}" for row, each in enumerate(labels))
+    )
+    assert any(note in each for each in load(path).notes)
+
+
+def test_ordinary_data_has_no_notes(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,label\n" + "\n".join(f"{row * 7 % 11},{row % 2}" for row in range(30)))
+    assert load(path).notes == ()
+
+
+def test_columns_beside_texts_are_noted(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("text,age,label\ngood film,3,a\nbad film,4,b\n")
+    assert load(path).notes[0] == "columns 'age' are not used: the inputs are the texts in 'text'"
+
+
+def test_a_lone_column_of_texts_is_found_and_predicted_on(tmp_path):
+    path = tmp_path / "x.csv"
+    rows = [
+        f"the film number {row} was {'good' if row % 2 else 'bad'},{row % 2}" for row in range(30)
+    ]
+    path.write_text("review,label\n" + "\n".join(rows) + "\n")
+    data = load(path)
+    assert data.notes == ("column 'review' is taken as texts",)
+    like = without_rows(describe_preparation(data.train.inputs))
+    same = load_unlabelled(path, like=like).inputs
+    assert same.content_hash() == data.train.inputs.content_hash()
+
+
+def test_a_nearly_constant_column_is_not_blown_up(tmp_path):
+    values = np.zeros((1000, 3))
+    values[:, 0] = 5 + 1e-12 * np.random.Generator(np.random.PCG64(1)).standard_normal(1000)
+    values[3, 1] = 1e-9
+    values[:, 2] = np.arange(1000) % 2
+    np.savez(tmp_path / "x.npz", x=values, y=np.arange(1000) % 2)
+    table = load(tmp_path / "x.npz").train.inputs
+    assert np.abs(table.values[:, 0]).max() < 1e-6
+    assert np.abs(table.values[:, 1]).max() <= 20
+    np.testing.assert_allclose(table.values[:, 2].std(), 1, rtol=1e-6)
