@@ -1,7 +1,10 @@
-"""Importing the library needs torch and numpy alone, and does nothing else."""
+"""What importing the library and asking for help load."""
 
+import os
+import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,7 +37,9 @@ def loaded_by_torch() -> set[str]:
 
 
 def test_the_core_loads_no_optional_dependency(loaded_by_torch):
-    loaded = loaded_by("\n".join(f"import {name}" for name in CORE))
+    use = "for name in dir({0}): getattr({0}, name)"
+    loaded = loaded_by("\n".join(f"import {name}\n{use.format(name)}" for name in CORE))
+    assert "torch" in loaded
     assert loaded & set(OPTIONAL) - loaded_by_torch == set()
 
 
@@ -51,3 +56,79 @@ def test_importing_leaves_the_global_generators_alone():
         "assert a == (torch.rand(1).item(), random.random(), numpy.random.rand())"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("name", ["imae", "imae.report", "imae.records", "imae.cli.app"])
+def test_what_reads_runs_loads_no_torch(name):
+    assert not loaded_by(f"import {name}") & {"torch", "pydantic", "sklearn", "matplotlib"}
+
+
+def test_names_are_there_when_they_are_used():
+    assert "torch" in loaded_by("import imae\nimae.IMAELoss, imae.GCELoss, imae.curves.IMAE")
+    program = "import imae\nimae.nonsense"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "module 'imae' has no attribute 'nonsense'" in done.stderr
+
+
+# Blocks a package as if it were not installed, reads a run, writes a report, prints help.
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from imae.cli.app import main
+from imae.report import read_runs, write_report
+record, = read_runs([sys.argv[2]])
+assert record.history
+write_report([record], sys.argv[3])
+commands = [["--help"], ["--version"]]
+if sys.argv[1] != "pydantic":  # which typer needs for the options of a command
+    commands += [["train", "-h"], ["data", "-h"], ["report", sys.argv[2], "--out", sys.argv[4]]]
+for arguments in commands:
+    assert main(arguments) == 0, arguments
+"""
+
+
+def run_without(package, folder, program=WITHOUT):
+    run = Path(__file__).parents[1] / "results" / "demo" / "runs" / "gce-seed123"
+    command = [sys.executable, "-c", program, package, str(run)]
+    command += [str(folder / name) for name in ("page.html", "other.html")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("package", ["torch", "pydantic"])
+def test_runs_are_read_and_reported_without(package, tmp_path):
+    done = run_without(package, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_that_the_block_can_fail(tmp_path):
+    needing = WITHOUT + "import imae.losses.margin, imae.train.config\n"
+    for package in ("torch", "pydantic"):
+        done = run_without(package, tmp_path, needing)
+        assert done.returncode == 1
+        assert f"import of {package} halted" in done.stderr
+
+
+COMPLETION = {"_IMAE_COMPLETE": "complete_bash", "COMP_WORDS": "imae tr", "COMP_CWORD": "1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "shown"),
+    [(["--help"], {}, "reproduce"), (["--version"], {}, "0."), ([], COMPLETION, "train")],
+)
+def test_help_version_and_completion_answer_at_once(arguments, environment, shown):
+    program = "import sys\nfrom imae.cli.app import main\nsys.exit(main(sys.argv[1:]))"
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, **environment},
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert shown in done.stdout
+    assert min(seconds) < 0.4

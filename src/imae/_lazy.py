@@ -1,6 +1,7 @@
 """Packages whose names are imported when they are first used."""
 
 import ast
+import contextlib
 import importlib
 import importlib.util
 import sys
@@ -19,18 +20,23 @@ def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[
 
         if TYPE_CHECKING:
             from imae.models.network import Network as Network
+        else:
+            __getattr__, __dir__ = lazy_exports(__name__)
 
-        __getattr__, __dir__ = lazy_exports(__name__)
-
-    No exported name may be that of a module in the package: importing the module would hide it.
+    The hook is hidden from type checkers, to which it would make any name an attribute. No
+    exported name may be that of a module in the package: importing the module would hide it.
 
     Args:
         package: ``__name__`` of the package.
     """
     modules = _exported(package)
+    derived = modules.pop("__getattr__", None)  # a module that makes further names itself
 
     def get(name: str) -> Any:
         if name not in modules:
+            with contextlib.suppress(AttributeError):
+                if derived is not None and not name.startswith("_"):
+                    return importlib.import_module(derived).__getattr__(name)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         origin = modules[name]
         if origin == package:  # "from imae import losses": a module of the package

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from imae.cli import list as catalogs
-from imae.cli.app import main
+from imae.cli.app import COMMANDS, load_command, main
 
 
 def test_without_arguments_it_shows_the_commands(capsys):
@@ -13,6 +13,48 @@ def test_without_arguments_it_shows_the_commands(capsys):
     shown = capsys.readouterr().out
     for command in ("demo", "train", "compare", "report", "predict", "export", "curves", "list"):
         assert command in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_summary_of_a_command_is_the_first_line_of_its_help(name):
+    _, summary = COMMANDS[name]
+    assert load_command(name).help.partition("\n")[0] == summary
+
+
+def commands():
+    """Every command and part of a command, by the words that call it."""
+    for name in COMMANDS:
+        command = load_command(name)
+        yield (name,), command
+        for part, each in getattr(command, "commands", {}).items():
+            yield (name, part), each
+
+
+@pytest.mark.parametrize(("words", "command"), list(commands()), ids=lambda value: str(value)[:20])
+def test_every_help_is_in_one_mood_and_has_a_short_form(words, command, capsys):
+    first = command.help.split()[0]
+    assert first[0].isupper()
+    assert not first.endswith("s"), f"{first}: say what to do, not what it does"
+    assert main([*words, "-h"]) == 0
+    assert "Usage: imae" in capsys.readouterr().out
+
+
+def test_every_seed_has_the_same_default():
+    seeds = {
+        str(option.show_default if option.default is None else option.default)
+        for _, command in commands()
+        for option in command.params
+        if option.name == "seed"
+    }
+    assert seeds == {"123"}
+
+
+@pytest.mark.parametrize("arguments", [["data", "list"], ["list", "data"]])
+def test_both_ways_to_list_data_agree(arguments, capsys):
+    main(["data", "list"])
+    expected = capsys.readouterr().out
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == expected
 
 
 def test_version(capsys):

@@ -1,8 +1,7 @@
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from imae.cli.predict import register_export as register
+from imae.cli.app import build
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import build_config, train
@@ -22,9 +21,7 @@ def digits_run(tmp_path_factory):
 
 @pytest.fixture
 def run():
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)  # without a second command typer would drop the name
-    register(app)
+    app = build()
 
     def invoke(*arguments):
         return CliRunner().invoke(app, ["export", *map(str, arguments)], env={"COLUMNS": "200"})

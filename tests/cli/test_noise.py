@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from imae.cli.data import register_noise as register
+from imae.cli.app import build
 from imae.errors import ArgumentError
 from imae.noise import read_manifest
 
@@ -14,9 +13,7 @@ FEATURES = np.arange(ROWS * 4, dtype=np.float32).reshape(ROWS, 4) % 7 - 3
 
 @pytest.fixture
 def run():
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)  # without a second command typer would drop the name
-    register(app)
+    app = build()
 
     def invoke(*arguments):
         return CliRunner().invoke(app, ["noise", *map(str, arguments)])

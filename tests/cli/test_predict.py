@@ -3,10 +3,9 @@ import re
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from imae.cli.predict import register
+from imae.cli.app import build
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.train import build_config, train
 
@@ -25,9 +24,7 @@ def digits_run(tmp_path_factory):
 
 @pytest.fixture
 def run():
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)  # without a second command typer would drop the name
-    register(app)
+    app = build()
 
     def invoke(*arguments):
         return CliRunner().invoke(app, ["predict", *map(str, arguments)], env={"COLUMNS": "200"})

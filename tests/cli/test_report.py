@@ -1,10 +1,9 @@
 import json
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from imae.cli.report import register
+from imae.cli.app import build
 from imae.errors import ArgumentError, DataError
 
 FINAL = {"step": 2, "test_accuracy": 0.75, "validation_accuracy": 0.5}
@@ -12,9 +11,7 @@ FINAL = {"step": 2, "test_accuracy": 0.75, "validation_accuracy": 0.5}
 
 @pytest.fixture
 def invoke():
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)  # without a second command typer would drop the name
-    register(app)
+    app = build()
 
     def invoke_(*arguments):
         return CliRunner().invoke(app, ["report", *map(str, arguments)])
@@ -60,7 +57,7 @@ def test_writes_the_table_and_the_figures_where_asked(invoke, run, tmp_path):
     result = invoke(run, "--out", tmp_path / "a.html", "--table", table, "--figures", figures)
     assert f"wrote {table}" in result.output
     assert table.read_text().startswith("data,noise,model,method,seeds,")
-    assert sorted(path.suffix for path in figures.iterdir()) == [".png", ".svg"]
+    assert sorted(path.suffix for path in figures.iterdir()) == [".png", ".png", ".svg", ".svg"]
 
 
 def test_a_folder_that_is_no_run_is_one_line(invoke, tmp_path):

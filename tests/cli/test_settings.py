@@ -15,16 +15,16 @@ def config(tmp_path):
 def test_the_file_comes_first_then_settings_then_flags(config):
     flags = {"seed": 3, "noise": None}
     found = gather_settings(config, ["seed=2", "train.batch_size=8"], flags)
-    assert found == {"seed": "3", "train": {"steps": 9, "batch_size": "8"}}
+    assert found == {"seed": 3, "train": {"steps": 9, "batch_size": "8"}}
     assert gather_settings(None, None, {}) == {}
 
 
 def test_a_budget_given_replaces_the_other_kind_in_the_file(config):
     found = gather_settings(config, None, {"train.epochs": 1})
-    assert found["train"] == {"batch_size": 4, "epochs": "1"}
-    assert gather_settings(config, None, {"train.steps": 2})["train"]["steps"] == "2"
+    assert found["train"] == {"batch_size": 4, "epochs": 1}
+    assert gather_settings(config, None, {"train.steps": 2})["train"]["steps"] == 2
 
 
 def test_a_section_of_another_kind_is_left_for_the_check_to_refuse(config):
     config.write_text('{"train": 3}')
-    assert gather_settings(config, None, {"train.epochs": 1}) == {"train": {"epochs": "1"}}
+    assert gather_settings(config, None, {"train.epochs": 1}) == {"train": {"epochs": 1}}

@@ -2,11 +2,9 @@ import json
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from imae.cli.app import main
-from imae.cli.train import register
+from imae.cli.app import build, main
 from imae.errors import ArgumentError, DataError
 from imae.records import RunFolder
 from imae.train import Stopped
@@ -14,9 +12,7 @@ from imae.train import Stopped
 
 @pytest.fixture
 def run():
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)  # without a second command typer would drop the name
-    register(app)
+    app = build()
 
     def invoke(*arguments):
         return CliRunner().invoke(app, ["train", *map(str, arguments)], env={"COLUMNS": "200"})

@@ -1,8 +1,9 @@
 """The `imae` command: one module a subcommand, one clear line for a user's mistake."""
 
+import importlib
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from imae.errors import ArgumentError, ImaeError
 
@@ -10,6 +11,43 @@ if TYPE_CHECKING:
     import typer
 
 _INTERRUPTED = 130
+
+# Name of each command: where it is defined, and the first line of its help.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": (
+        "compare:demo",
+        "Train four losses on handwritten digits of which 40% have a wrong label.",
+    ),
+    "train": ("train:train", "Train on DATA, whose labels may be wrong."),
+    "compare": (
+        "compare:compare",
+        "Train several losses on DATA with one recipe, and compare them over several seeds.",
+    ),
+    "audit": (
+        "audit:audit",
+        "Find the rows whose labels are wrong: imae audit DATA, or imae audit RUN.",
+    ),
+    "report": ("report:report", "Compare runs: print their table and write one offline page."),
+    "reproduce": (
+        "reproduce:reproduce",
+        "Run a table or figure of the paper, and show its numbers beside the measured ones.",
+    ),
+    "predict": (
+        "predict:predict",
+        "Predict the class of every row of DATA, with the probability of each class.",
+    ),
+    "export": ("predict:export", "Write the network of a run for use without imae."),
+    "curves": (
+        "curves:curves",
+        "Show which examples each loss weights most: a table, and the paper's figures.",
+    ),
+    "noise": ("data:noise", "Write the labels of DATA with noise of a known kind."),
+    "data": ("data:data", "List, fetch and verify named data sets."),
+    "list": (
+        "list:list_entries",
+        "List what has a name: losses, methods, noise, models, data, recipes, settings.",
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError:
         print("imae: the command line needs: pip install 'imae[cli]'", file=sys.stderr)
         return 2
-    command = typer.main.get_command(_build())
+    command = typer.main.get_command(build())
     given = None if arguments is None else list(arguments)
     try:
         code = command(args=given, prog_name="imae", standalone_mode=False)
@@ -42,17 +80,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _build() -> "typer.Typer":
+def build() -> "typer.Typer":
+    """The program with a placeholder for each command, whose module is loaded when it is called.
+
+    So help, version and shell completion answer without torch.
+    """
     import typer
 
-    from imae.cli import audit, compare, curves, data, predict, report, reproduce, train
-    from imae.cli import list as list_command
+    class Commands(typer.core.TyperGroup):
+        """Listings show the placeholders; a command that is called is replaced by the real one."""
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            name, placeholder, rest = super().resolve_command(ctx, args)
+            return name, placeholder and load_command(str(name)), rest
 
     app = typer.Typer(
         help="Train on labels you cannot trust, and find the ones that are wrong.",
+        cls=Commands,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
     @app.callback()
@@ -63,19 +110,27 @@ def _build() -> "typer.Typer":
     ) -> None:
         del version  # its callback has done the work
 
-    compare.register_demo(app)
-    train.register(app)
-    compare.register(app)
-    audit.register(app)
-    report.register(app)
-    reproduce.register(app)
-    predict.register(app)
-    predict.register_export(app)
-    curves.register(app)
-    data.register_noise(app)
-    data.register(app)
-    list_command.register(app)
+    for name, (_, summary) in COMMANDS.items():
+        app.command(name=name, help=summary)(_placeholder)
     return app
+
+
+def load_command(name: str) -> Any:
+    """The command of this name, with its options, from the module that defines it."""
+    import typer
+
+    place, _ = COMMANDS[name]
+    module, _, attribute = place.partition(":")
+    command = getattr(importlib.import_module(f"imae.cli.{module}"), attribute)
+    if isinstance(command, typer.Typer):  # a command with parts, such as `imae data list`
+        return typer.main.get_command(command)
+    app = typer.Typer(add_completion=False)
+    app.command(name=name)(command)
+    return typer.main.get_command(app)
+
+
+def _placeholder() -> None:
+    raise AssertionError("a command is called by its own module")
 
 
 def _version(wanted: bool) -> None:

@@ -20,12 +20,8 @@ class _Audit(typer.core.TyperGroup):
 audit = typer.Typer(
     cls=_Audit,
     no_args_is_help=True,
+    add_completion=False,
     help="Find the rows whose labels are wrong: imae audit DATA, or imae audit RUN.",
 )
 for _command in (serve, check, apply, export):
     audit.command()(_command)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.add_typer(audit, name="audit")

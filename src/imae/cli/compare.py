@@ -12,11 +12,6 @@ from imae.cli.options import gather_settings
 from imae.errors import import_extra
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.command(name="compare")(compare)
-
-
 def compare(
     data: str = typer.Argument(..., help="Name of a data set, or a path to your own."),
     losses: str = typer.Option(
@@ -35,9 +30,9 @@ def compare(
     jobs: int = typer.Option(1, help="Runs at once on this machine."),
     out: Path = typer.Option(Path("compare"), help="Folder for the runs, the table and the page."),
 ) -> None:
-    """Train several losses on DATA under one recipe, and compare them over several seeds.
+    """Train several losses on DATA with one recipe, and compare them over several seeds.
 
-    The same command again goes on where it stopped, and repeats nothing.
+    The same command resumes where it stopped, and repeats nothing.
     """
     import_extra("pydantic", extra="train")
     from imae.recipes import split_losses
@@ -69,12 +64,12 @@ def compare_and_report(
     page = write_report(records, out / "report.html")
     save_figures(records, out / "figures")
     typer.echo(as_text(compared, width=Console().width))
-    typer.echo(f"the page is {page}; the runs, the table and the figures lie beside it")
+    typer.echo(f"wrote {page}; the runs, the table and the figures are in the same folder")
 
 
-# The library's defaults, for every loss alike, but for four things: the noise, no augmentation
-# (so that cross entropy has time to learn the wrong labels by heart), the budget, and one thread a
-# run, so that the numbers do not hang on how many processors there are.
+# The library's defaults, the same for every loss, except for four things: the noise, no
+# augmentation (so that cross entropy has time to memorise the wrong labels), the budget, and one
+# thread a run, so that the numbers do not depend on how many processors there are.
 _SETTINGS = {
     "data": {"name": "digits", "augment": False},
     "noise": "symmetric:0.4",
@@ -85,15 +80,10 @@ _LOSSES = ["cce", "mae", "gce", "imae_stable"]
 _SEEDS = 3
 
 
-def register_demo(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.command(name="demo")(demo)
-
-
 def demo(
     out: Path = typer.Option(Path("demo"), help="Folder for the runs, the table and the page."),
 ) -> None:
-    """Train four losses on handwritten digits of which 40% carry a wrong label.
+    """Train four losses on handwritten digits of which 40% have a wrong label.
 
     Cross entropy memorises the wrong labels; see its final test accuracy.
     """

@@ -1,23 +1,19 @@
-"""`imae curves`: which examples a loss listens to, as a table and as the paper's figures."""
+"""`imae curves`: which examples a loss weights most, as a table and as the paper's figures."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from imae.curves import Curve, impact_ratio, mean_weight, parse_curve, weight_variance
-from imae.recipes.tables.weights import draw_values, draw_weights
+if TYPE_CHECKING:
+    from imae.curves import Curve
 
 _PAPER_LOSSES = ("cce", "mae", "imae:T=8")
 _PAPER_T = (16, 8, 4, 2, 1, 0.5, 0)
 # Uncertain against wrong, uncertain against right, wrong against right.
 _RATIOS = ((0.5, 0.1), (0.5, 0.9), (0.1, 0.9))
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.command(name="curves")(curves)
 
 
 def curves(
@@ -30,7 +26,10 @@ def curves(
         None, help="Folder for the figures, PNG and SVG. Default: none."
     ),
 ) -> None:
-    """Shows which examples each loss listens to: mean weight, variance, impact ratios, figures."""
+    """Show which examples each loss weights most: a table, and the paper's figures."""
+    from imae.curves import parse_curve
+    from imae.recipes.tables.weights import draw_values, draw_weights
+
     names = tuple(losses) if losses else _PAPER_LOSSES + tuple(f"imae:T={T:g}" for T in _PAPER_T)
     chosen = {name: parse_curve(name) for name in dict.fromkeys(names)}
     console = Console()
@@ -47,7 +46,9 @@ def curves(
         console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _table(chosen: dict[str, Curve]) -> Table:
+def _table(chosen: "dict[str, Curve]") -> Table:
+    from imae.curves import impact_ratio, mean_weight, weight_variance
+
     table = Table(title="Weight w(p) for label probabilities p spread evenly over [0, 1]")
     table.add_column("loss", no_wrap=True)
     for heading in ("mean", "variance", *(f"w({p:g}) / w({other:g})" for p, other in _RATIOS)):

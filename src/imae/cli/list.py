@@ -9,27 +9,28 @@ from rich.table import Table
 
 from imae._checks import check_choice
 from imae._registry import Catalog
+from imae.cli.data import WIDE, set_table
 from imae.errors import import_extra
 
 _SETTINGS = "settings"
 _KINDS = ("losses", "methods", "noise", "models", "data", "recipes", _SETTINGS)
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.command(name="list")(list_entries)
-
-
 def list_entries(
     kind: str = typer.Argument(..., help=f"What to list: {', '.join(_KINDS)}."),
 ) -> None:
-    """Lists what can be asked for by name: losses, methods, noise, networks, data, recipes.
+    """List what has a name: losses, methods, noise, models, data, recipes, settings.
 
     `imae list settings` lists what `--set KEY=VALUE` can set.
     """
     check_choice("what to list", kind, _KINDS)
     console = Console()
-    console.print(_setting_table() if kind == _SETTINGS else _entry_table(kind, console.width))
+    if kind == _SETTINGS:
+        console.print(_setting_table())
+    elif kind == "data":
+        console.print(set_table(None, width=console.width))
+    else:
+        console.print(_entry_table(kind, console.width))
 
 
 def _setting_table() -> Table:
@@ -47,7 +48,7 @@ def _setting_table() -> Table:
 
 def _entry_table(kind: str, width: int) -> Table:
     columns = ["name", "what it is", "parameters", "reference"]
-    if width < 120:
+    if width < WIDE:
         columns.pop()  # a narrow terminal has no room for papers
     table = Table(*columns)
     table.columns[0].no_wrap = True
@@ -76,10 +77,6 @@ def _catalog(kind: str) -> Catalog[Any]:
         from imae.models import MODELS
 
         return MODELS
-    if kind == "recipes":
-        from imae.recipes import RECIPES
+    from imae.recipes import RECIPES
 
-        return RECIPES
-    from imae.data.sources import SOURCES
-
-    return SOURCES
+    return RECIPES

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from imae.data.sources.catalog import SOURCES
 from imae.errors import ArgumentError
 
 
@@ -15,6 +14,8 @@ def refuse_overwriting(data: str, out: Path) -> None:
     Raises:
         ArgumentError: If both are one file.
     """
+    from imae.data.sources.catalog import SOURCES
+
     if (
         data not in SOURCES
         and os.path.exists(data)

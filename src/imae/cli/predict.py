@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import Progress
@@ -12,11 +11,6 @@ from imae.cli.options import refuse_overwriting
 from imae.errors import import_extra
 
 _SHOWN = 5  # classes in the summary
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.command(name="predict")(predict)
 
 
 def predict(
@@ -39,6 +33,8 @@ def predict(
     set, whose test rows are taken. Labels in it are not read.
     """
     import_extra("pydantic", extra="train")
+    import numpy as np
+
     from imae.report.formats import printable
     from imae.train import Run
     from imae.train.predict import check_output, save_predictions
@@ -68,11 +64,6 @@ def predict(
     more = ["..."] if len(most) > _SHOWN else []
     typer.echo(f"{len(predictions)} rows: {', '.join(shown + more)}")
     typer.echo(f"wrote {out}")
-
-
-def register_export(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.command(name="export")(export)
 
 
 def export(

@@ -8,11 +8,6 @@ from rich.console import Console
 from imae.report import as_text, read_runs, save_figures, save_table, table, write_report
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.command(name="report")(report)
-
-
 def report(
     runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Run folders, finished or not."),
     out: Path = typer.Option(Path("report.html"), help="Page to write: one file, no network."),
@@ -23,7 +18,7 @@ def report(
         None, help="Folder for the figures, PNG and SVG. Default: none."
     ),
 ) -> None:
-    """Compare runs: print their table and write one offline page about them."""
+    """Compare runs: print their table and write one offline page."""
     records = read_runs(runs)
     compared = table(records)
     if table_file is not None:

@@ -19,26 +19,21 @@ if TYPE_CHECKING:
 _BUDGET = "short"
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.command(name="reproduce")(reproduce)
-
-
 def reproduce(
     name: str | None = typer.Argument(None, help="Recipe; --list shows all."),
     list_all: bool = typer.Option(False, "--list", help="List the recipes and their cells."),
     budget: str | None = typer.Option(None, show_default="short", help="tiny, short or paper."),
     only: list[str] | None = typer.Option(
-        None, metavar="CELL", help="Train this cell alone, such as `resnet20-40-*`; repeatable."
+        None, metavar="CELL", help="Train only this cell, such as `resnet20-40-*`; repeatable."
     ),
     seeds: int = typer.Option(1, help="Runs of each cell, each under a seed of its own."),
     jobs: int = typer.Option(1, help="Runs at once on this machine."),
     ray: str | None = typer.Option(
         None, metavar="ADDRESS", help="Run on a Ray cluster; `local` starts one here."
     ),
-    resume: bool = typer.Option(False, help="Go on with the runs in the folder."),
+    resume: bool = typer.Option(False, help="Resume the runs in the folder."),
     rebuild: bool = typer.Option(
-        False, "--rebuild", help="Train nothing: make the tables again from the run folders."
+        False, "--rebuild", help="Train nothing: rebuild the tables from the run folders."
     ),
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`, for every run."
@@ -47,7 +42,7 @@ def reproduce(
     dry_run: bool = typer.Option(False, "--dry-run", help="Show the runs, and train nothing."),
     out: Path | None = typer.Option(None, show_default="reproduce/NAME-BUDGET", help="Folder."),
 ) -> None:
-    """Run a table or figure of the paper again, and see its numbers beside the measured ones.
+    """Run a table or figure of the paper, and show its numbers beside the measured ones.
 
     Every cell is a run of its own that can be interrupted and resumed.
     """

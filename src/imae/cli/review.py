@@ -22,7 +22,7 @@ def serve(
     ),
     rows: int = typer.Option(100, help="Size of that sample."),
     confidence: float = typer.Option(0.95, help="Confidence of its bound."),
-    seed: int = typer.Option(0, help="Seed of that sample."),
+    seed: int = typer.Option(123, help="Seed of that sample."),
 ) -> None:
     """Review suspects in a browser; decisions are written into the run as they are made.
 
@@ -63,7 +63,7 @@ def check(
     ),
     rows: int = typer.Option(100, help="Flagged rows to judge, drawn at random."),
     confidence: float = typer.Option(0.95, help="Confidence of the bound."),
-    seed: int = typer.Option(0, help="Seed of the draw."),
+    seed: int = typer.Option(123, help="Seed of the draw."),
     out: Path | None = typer.Option(
         None, show_default="RUN/audit/check.html", help="Page on which to judge them."
     ),

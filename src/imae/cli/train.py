@@ -14,11 +14,6 @@ from imae.errors import ArgumentError, import_extra
 from imae.records.measures import MEASURES
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command to the program."""
-    app.command(name="train")(train)
-
-
 def train(
     data: str | None = typer.Argument(None, help="Name of a data set, or a path to your own."),
     loss: str | None = typer.Option(
@@ -62,7 +57,7 @@ def train(
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any setting, such as optimizer.momentum=0.95."
     ),
-    resume: Path | None = typer.Option(None, help="Run folder to go on with."),
+    resume: Path | None = typer.Option(None, help="Run folder to resume."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would run, and how long."),
 ) -> None:
     """Train on DATA, whose labels may be wrong.

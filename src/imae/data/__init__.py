@@ -25,5 +25,5 @@ if TYPE_CHECKING:
     from imae.data.torch_dataset import from_dataset as from_dataset
     from imae.data.unlabelled import Unlabelled as Unlabelled
     from imae.data.unlabelled import load_unlabelled as load_unlabelled
-
-__getattr__, __dir__ = lazy_exports(__name__)
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

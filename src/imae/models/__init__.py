@@ -16,5 +16,5 @@ if TYPE_CHECKING:
     from imae.models.weights import WeightsReport as WeightsReport
     from imae.models.weights import load_weights as load_weights
     from imae.models.weights import pretrained_weights as pretrained_weights
-
-__getattr__, __dir__ = lazy_exports(__name__)
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
     from imae.train.settings import read_config_file as read_config_file
     from imae.train.settings import with_settings as with_settings
     from imae.train.settings import with_values as with_values
-
-__getattr__, __dir__ = lazy_exports(__name__)
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
     from imae.data.sources.catalog import verify as verify
     from imae.data.sources.mars import Tracklets as Tracklets
     from imae.data.sources.mars import mars_tracklets as mars_tracklets
-
-__getattr__, __dir__ = lazy_exports(__name__)
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
