@@ -1,0 +1,151 @@
+"""What the features of a row say: its nearest neighbours, and rows that are nearly the same."""
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from imae._checks import check_integer
+from imae.errors import DataError
+
+_ROWS_AT_ONCE = 1024
+_LARGEST_WIDTH = 256
+
+
+def compressed(features: NDArray[np.floating], *, width: int = _LARGEST_WIDTH) -> torch.Tensor:
+    """Features in the scale of their spread, of length one, shape (N, at most ``width``).
+
+    Wider features are projected on their ``width`` principal components, which makes the search
+    for neighbours several times as fast.
+
+    Args:
+        features: Shape (N, F), finite.
+        width: Most columns to keep.
+
+    Raises:
+        DataError: If there are no rows, or a number is not finite.
+    """
+    if features.ndim != 2 or len(features) == 0:
+        raise DataError(f"features must be of shape (N, F), got {features.shape}")
+    values = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+    if not bool(values.isfinite().all()):
+        row = int((~values.isfinite().all(1)).int().argmax())
+        raise DataError(f"features of row {row} (counted from 0) are not finite")
+    values = (values - values.mean(0)) / values.std(0, unbiased=False).clamp(min=1e-6)
+    if values.shape[1] > width:
+        _, vectors = torch.linalg.eigh((values.T @ values).double())
+        values = values @ vectors[:, -width:].float()
+    return torch.nn.functional.normalize(values)
+
+
+def nearest(
+    unit: torch.Tensor, k: int, *, progress: Callable[[int, int], None] | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The k rows most similar to each row, itself left out, and their cosine similarities.
+
+    Every pair is compared, block by block: memory O(N k), time O(N^2 F).
+
+    Args:
+        unit: Vectors of length one, shape (N, F).
+        k: Neighbours of each row; all others if there are fewer.
+        progress: Called with the rows that are done and all rows.
+
+    Returns:
+        Positions and similarities, both of shape (N, k), nearest first.
+    """
+    check_integer("k", k, low=1)
+    k = min(k, len(unit) - 1)
+    indices, similarities = [], []
+    for start in range(0, len(unit), _ROWS_AT_ONCE):
+        block = unit[start : start + _ROWS_AT_ONCE]
+        similarity = block @ unit.T
+        rows = torch.arange(len(block))
+        similarity[rows, rows + start] = -2.0  # less than any cosine
+        best = similarity.topk(k, dim=1)
+        indices.append(best.indices.to(torch.int32))
+        similarities.append(best.values)
+        if progress is not None:
+            progress(start + len(block), len(unit))
+    return torch.cat(indices).numpy(), torch.cat(similarities).numpy()
+
+
+def neighbour_disbelief(
+    given: NDArray[np.int64],
+    neighbours: NDArray[np.int32],
+    similarities: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Share of the neighbours with another label, shape (N,); higher is more suspect.
+
+    A neighbour counts by the fourth power of its similarity, so that near ones decide. It needs
+    no training at all.
+
+    Args:
+        given: Given labels, shape (N,).
+        neighbours: Shape (N, k), as from `nearest`.
+        similarities: Shape (N, k).
+    """
+    weights = np.maximum(similarities, 1e-3).astype(np.float64) ** 4
+    differs = given[neighbours] != given[:, None]
+    return np.asarray((weights * differs).sum(1) / weights.sum(1))
+
+
+def near_duplicates(
+    neighbours: NDArray[np.int32],
+    similarities: NDArray[np.float32],
+    given: NDArray[np.int64],
+    *,
+    above: float = 0.98,
+) -> NDArray[np.int64]:
+    """Groups of rows that are nearly the same and carry different labels.
+
+    Args:
+        neighbours: Shape (N, k), as from `nearest`.
+        similarities: Shape (N, k).
+        given: Given labels, shape (N,).
+        above: Similarity from which on two rows count as nearly the same.
+
+    Returns:
+        Number of each row's group, shape (N,); -1 for a row in none.
+    """
+    rows, columns = np.nonzero(similarities >= above)
+    return _groups(rows, neighbours[rows, columns], given)
+
+
+def exact_duplicates(contents: list[bytes], given: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Groups of rows of the same content that carry different labels; -1 for a row in none.
+
+    Examples:
+        >>> exact_duplicates([b"a", b"b", b"a"], np.array([0, 0, 1])).tolist()
+        [0, -1, 0]
+    """
+    first: dict[bytes, int] = {}
+    heads = [
+        first.setdefault(hashlib.sha256(content).digest(), row)
+        for row, content in enumerate(contents)
+    ]
+    return _groups(np.arange(len(contents)), np.array(heads, np.int64), given)
+
+
+def _groups(
+    left: NDArray[np.integer], right: NDArray[np.integer], given: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Connected rows, numbered in order of their first row, where the labels differ."""
+    head = np.arange(len(given))
+    for _ in range(len(given)):  # each pass halves the longest chain at least
+        low = np.minimum(head[left], head[right])
+        new = head.copy()
+        np.minimum.at(new, left, low)
+        np.minimum.at(new, right, low)
+        new = new[new]
+        if (new == head).all():
+            break
+        head = new
+    lowest, highest = given.copy(), given.copy()
+    np.minimum.at(lowest, head, given)
+    np.maximum.at(highest, head, given)
+    differs = (lowest != highest)[head]
+    found = np.full(len(given), -1, np.int64)
+    found[differs] = np.unique(head[differs], return_inverse=True)[1]
+    return found
