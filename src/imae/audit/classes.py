@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from imae.errors import DataError
 from imae.records import EpochDynamics
 
-_KEPT = 5
+KEPT = 5
 _CELLS_AT_ONCE = 4_000_000
 
 
@@ -70,7 +70,7 @@ def blocks(num_rows: int, num_classes: int) -> Iterator[NDArray[np.int64]]:
 
 
 def voted_classes(
-    epochs: Iterable[EpochDynamics], num_classes: int, *, k: int = _KEPT
+    epochs: Iterable[EpochDynamics], num_classes: int, *, k: int = KEPT
 ) -> TopClasses:
     """Share of the epochs in which each class was predicted.
 
@@ -109,7 +109,7 @@ def voted_classes(
     return _sorted(classes, counts / np.maximum(counts.sum(1, keepdims=True), 1), num_classes)
 
 
-def likely_classes(probabilities: NDArray[np.floating], *, k: int = _KEPT) -> TopClasses:
+def likely_classes(probabilities: NDArray[np.floating], *, k: int = KEPT) -> TopClasses:
     """The k likeliest classes of rows with known probabilities, shape (N, C)."""
     num_rows, num_classes = probabilities.shape
     k = min(k, num_classes)

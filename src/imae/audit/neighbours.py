@@ -2,19 +2,24 @@
 
 import hashlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from imae._checks import check_integer
 from imae.errors import DataError
 
+if TYPE_CHECKING:
+    import torch
+
 _ROWS_AT_ONCE = 1024
 _LARGEST_WIDTH = 256
+_GROUP = 64
+_NONE = -2.0  # less than any cosine
 
 
-def compressed(features: NDArray[np.floating], *, width: int = _LARGEST_WIDTH) -> torch.Tensor:
+def compressed(features: NDArray[np.floating], *, width: int = _LARGEST_WIDTH) -> "torch.Tensor":
     """Features in the scale of their spread, of length one, shape (N, at most ``width``).
 
     Wider features are projected on their ``width`` principal components, which makes the search
@@ -27,6 +32,8 @@ def compressed(features: NDArray[np.floating], *, width: int = _LARGEST_WIDTH) -
     Raises:
         DataError: If there are no rows, or a number is not finite.
     """
+    import torch
+
     if features.ndim != 2 or len(features) == 0:
         raise DataError(f"features must be of shape (N, F), got {features.shape}")
     values = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
@@ -41,7 +48,7 @@ def compressed(features: NDArray[np.floating], *, width: int = _LARGEST_WIDTH) -
 
 
 def nearest(
-    unit: torch.Tensor, k: int, *, progress: Callable[[int, int], None] | None = None
+    unit: "torch.Tensor", k: int, *, progress: Callable[[int, int], None] | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The k rows most similar to each row, itself left out, and their cosine similarities.
 
@@ -55,20 +62,40 @@ def nearest(
     Returns:
         Positions and similarities, both of shape (N, k), nearest first.
     """
+    import torch
+
     check_integer("k", k, low=1)
     k = min(k, len(unit) - 1)
+    # Columns for whole groups; the last are of no row.
+    padding = -len(unit) % _GROUP
+    padded = torch.cat([unit, unit.new_zeros(padding, unit.shape[1])]).T.contiguous()
     indices, similarities = [], []
     for start in range(0, len(unit), _ROWS_AT_ONCE):
         block = unit[start : start + _ROWS_AT_ONCE]
-        similarity = block @ unit.T
+        similarity = block @ padded
         rows = torch.arange(len(block))
-        similarity[rows, rows + start] = -2.0  # less than any cosine
-        best = similarity.topk(k, dim=1)
-        indices.append(best.indices.to(torch.int32))
-        similarities.append(best.values)
+        similarity[rows, rows + start] = _NONE
+        similarity[:, len(unit) :] = _NONE
+        best, columns = _largest(similarity, k)
+        indices.append(columns.to(torch.int32))
+        similarities.append(best)
         if progress is not None:
             progress(start + len(block), len(unit))
     return torch.cat(indices).numpy(), torch.cat(similarities).numpy()
+
+
+def _largest(values: "torch.Tensor", k: int) -> "tuple[torch.Tensor, torch.Tensor]":
+    """The k largest of each row and their columns, in order.
+
+    Each of them is in one of the k groups of columns with the largest maxima, so only those are
+    sorted: for 50,000 columns this is many times as fast as sorting all.
+    """
+    groups = values.unflatten(1, (-1, _GROUP))
+    chosen = groups.amax(2).topk(min(k, groups.shape[1]), dim=1).indices
+    index = chosen[:, :, None].expand(-1, -1, _GROUP)
+    best = groups.gather(1, index).flatten(1).topk(k, dim=1)
+    columns = chosen.gather(1, best.indices // _GROUP) * _GROUP + best.indices % _GROUP
+    return best.values, columns
 
 
 def neighbour_disbelief(

@@ -41,7 +41,7 @@ def mean_negative_margin(epochs: Epochs, *, clip: float = 4.0) -> Floats:
         Pleiss et al., "Identifying Mislabeled Data using the Area Under the Margin Ranking",
         NeurIPS 2020, with the log-odds in place of the difference of two logits.
     """
-    return _mean(epochs, lambda epoch: -np.clip(epoch.margin, -clip, clip))
+    return _mean(epochs, lambda epoch: -np.clip(epoch.margin, -clip, clip).astype(np.float64))
 
 
 def share_contradicted(epochs: Epochs, given: NDArray[np.int64]) -> Floats:

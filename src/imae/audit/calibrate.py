@@ -1,0 +1,203 @@
+"""How sure: from scores and likely classes to probabilities of being wrong, and a noise rate."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.audit.classes import TopClasses
+from imae.errors import ArgumentError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_CELLS_TO_FIT = 2_000_000
+_ROWS_OF_A_STRATUM = 500  # for each class
+_STEPS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseModel:
+    """A mixture of right and wrong labels, fitted to rows that were not trained on.
+
+    The given label y of a row of true class i is drawn from row i of a matrix T. With q(x), the
+    likely classes of the row from votes of the network:
+
+        P(wrong | x, y) = 1 - q_y T_yy / sum_i q_i T_iy
+
+    T is fitted by maximum posterior with a Dirichlet prior worth C rows around the symmetric
+    matrix, apart for strata of rows from the hardest to the easiest, because people err more
+    often on hard rows.
+
+    Args:
+        wrong: P(wrong) of the rows that it was fitted to, shape (M,).
+        transition: T, averaged over strata, shape (C, C).
+        ceiling: Share of those rows whose likeliest class is not the given one: the noise rate
+            if the network never erred.
+    """
+
+    wrong: Floats
+    transition: Floats
+    ceiling: float
+
+    @property
+    def rate(self) -> float:
+        """Share of wrong labels among the rows that it was fitted to."""
+        return float(self.wrong.mean())
+
+    def interval(self) -> tuple[float, float]:
+        """What the rate may be: from the model's rate to the ceiling, with 95% for chance.
+
+        Where wrong labels are as likely as the model's own mistakes, as for people's mistakes on
+        hard rows, the data do not tell one from the other, and the model's rate is too low. The
+        ceiling counts all of them as wrong labels.
+        """
+        spread = 1.96 * np.sqrt(np.array([self.rate, self.ceiling]) / len(self.wrong))
+        return max(0.0, self.rate - float(spread[0])), min(1.0, self.ceiling + float(spread[1]))
+
+
+def fit_noise_model(classes: TopClasses, given: Ints) -> tuple[NoiseModel, Ints]:
+    """The noise model of some rows; of very many, a part is taken, evenly spread.
+
+    Args:
+        classes: Likely classes of M rows, best of rows that were not trained on.
+        given: Their given labels, shape (M,).
+
+    Returns:
+        The model, and the positions of the rows it was fitted to.
+    """
+    most = max(1000, _CELLS_TO_FIT // classes.num_classes)
+    rows = np.unique(np.linspace(0, len(given) - 1, min(most, len(given))).astype(np.int64))
+    q = classes.dense(rows)
+    # A class that no vote named is unlikely and not impossible.
+    q = (q + 0.01 / classes.num_classes) / 1.01
+    labels = given[rows]
+    wrong = np.empty(len(rows))
+    joint = np.zeros((classes.num_classes,) * 2)
+    for part in _strata(q):
+        matrix = _transition(q[part], labels[part])
+        chance = (q[part] * matrix.T[labels[part]]).sum(1)
+        right = q[part, labels[part]] * np.diag(matrix)[labels[part]]
+        wrong[part] = 1 - right / chance
+        joint += q[part].sum(0)[:, None] * matrix
+    transition = joint / joint.sum(1, keepdims=True)
+    ceiling = float((q.argmax(1) != labels).mean())
+    return NoiseModel(wrong, transition, ceiling), rows
+
+
+def _strata(q: Floats) -> list[Ints]:
+    """Rows in up to four parts of equal size, by how far the likeliest class leads."""
+    num_rows, num_classes = q.shape
+    count = min(4, max(1, num_rows // (_ROWS_OF_A_STRATUM * num_classes)))
+    top = np.partition(q, -2, axis=1)
+    order = np.argsort(top[:, -1] - top[:, -2], kind="stable")
+    return np.array_split(order, count)
+
+
+def _transition(q: Floats, given: Ints) -> Floats:
+    """Expectation-maximisation for T."""
+    num_classes = q.shape[1]
+    prior = _symmetric(q[np.arange(len(q)), given], num_classes)
+    order = np.argsort(given, kind="stable")
+    q, given = q[order], given[order]
+    present, starts = np.unique(given, return_index=True)
+    matrix = prior
+    for _ in range(_STEPS):
+        posterior = q * matrix.T[given]
+        posterior /= posterior.sum(1, keepdims=True)
+        counts = num_classes * prior
+        counts[:, present] += np.add.reduceat(posterior, starts, axis=0).T
+        matrix = counts / counts.sum(1, keepdims=True)
+    return matrix
+
+
+def _symmetric(own: Floats, num_classes: int) -> Floats:
+    """The symmetric matrix of the best rate, for q_y of each row."""
+    rate = 0.2
+    for _ in range(200):
+        wrong = rate * (1 - own) / (num_classes - 1)
+        right = (1 - rate) * own
+        before, rate = rate, float(((wrong / (wrong + right)).sum() + 0.5) / (len(own) + 1))
+        if abs(rate - before) < 1e-7:
+            break
+    return np.where(np.eye(num_classes) > 0, 1 - rate, rate / (num_classes - 1))
+
+
+def monotone(score: Floats, values: Floats, at: Floats) -> Floats:
+    """The function of a score that never falls and is nearest to some values, at other scores.
+
+    Isotonic regression, with straight lines between its steps.
+
+    Args:
+        score: Shape (M,).
+        values: Shape (M,).
+        at: Scores to evaluate at, shape (N,).
+
+    Examples:
+        >>> monotone(np.array([0.0, 1.0, 2.0]), np.array([0.1, 0.5, 0.3]), np.array([0.0, 1.5]))
+        array([0.1, 0.4])
+    """
+    levels, place, counts = np.unique(score, return_inverse=True, return_counts=True)
+    means = np.bincount(place, weights=values) / counts
+    return np.interp(at, levels, _never_falling(means, counts.astype(np.float64)))
+
+
+def _never_falling(values: Floats, weights: Floats) -> Floats:
+    """The nearest sequence that never falls, by pooling adjacent violators."""
+    means: list[float] = []
+    masses: list[float] = []
+    sizes: list[int] = []
+    for value, mass in zip(values.tolist(), weights.tolist(), strict=True):
+        size = 1
+        while means and means[-1] >= value:
+            before, weight = means.pop(), masses.pop()
+            value = (before * weight + value * mass) / (weight + mass)
+            mass += weight
+            size += sizes.pop()
+        means.append(value)
+        masses.append(mass)
+        sizes.append(size)
+    return np.repeat(means, sizes)
+
+
+def planted_probability(score: Floats, planted: Floats, rate: float) -> Floats:
+    """P(wrong | score) if wrong rows score as planted ones do, never falling in the score.
+
+    Formula:
+
+        P(wrong | s) = rate f_planted(s) / f_all(s)
+
+    Planted labels are drawn evenly, so they are easier to find than mistakes between similar
+    classes: this probability is cautious in the middle and holds for uniform noise.
+
+    Args:
+        score: Of all rows, shape (N,); higher is more suspect.
+        planted: Of rows with a planted wrong label, shape (M,).
+        rate: Share of wrong labels.
+
+    Raises:
+        ArgumentError: If there is no planted row.
+    """
+    if len(planted) == 0:
+        raise ArgumentError("planted: no row has a planted label; set data.planted=0.03")
+    both = np.concatenate([score, planted])
+    is_planted = np.repeat([0.0, 1.0], [len(score), len(planted)])
+    part = np.minimum(monotone(both, is_planted, score), 1 - 1e-9)
+    ratio = part / (1 - part) * len(score) / len(planted)
+    return np.asarray(np.minimum(rate * ratio, 1.0))
+
+
+def flag_count(suspicion: Floats, wrong: Floats, rate: float, precision: float | None) -> int:
+    """How many rows to flag, most suspect first.
+
+    Args:
+        suspicion: Shape (N,).
+        wrong: Estimated probability of being wrong, shape (N,), never falling in the suspicion.
+        rate: Estimated share of wrong labels: so many are flagged if no precision is given.
+        precision: Least estimated share of wrong labels among the flagged rows, in (0, 1].
+    """
+    if precision is None:
+        return round(rate * len(wrong))
+    ordered = wrong[np.argsort(-suspicion, kind="stable")]
+    reached = np.flatnonzero(np.cumsum(ordered) / np.arange(1, len(ordered) + 1) >= precision)
+    return 0 if len(reached) == 0 else int(reached[-1]) + 1

@@ -1,0 +1,187 @@
+"""A whole audit, from runs, probabilities and features."""
+
+import numpy as np
+import pytest
+
+from imae._draws import seeded
+from imae.audit import audit
+from imae.errors import ArgumentError, DataError
+from imae.records import EpochDynamics, RunFolder, RunLabels
+from imae.train import build_config, train
+
+
+def blobs(rate, *, num_rows=600, num_classes=4, seed=1, spread=0.35):
+    """Features around class centres, labels of which a part is wrong, and a fair posterior."""
+    draws = seeded(seed)
+    clean = draws.integers(0, num_classes, num_rows)
+    features = np.eye(num_classes)[clean] + spread * draws.normal(size=(num_rows, num_classes))
+    given = np.where(
+        draws.random(num_rows) < rate,
+        (clean + draws.integers(1, num_classes, num_rows)) % num_classes,
+        clean,
+    )
+    likelihood = np.exp(features / spread**2)
+    return features, given, clean, likelihood / likelihood.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.3])
+def test_the_rate_from_a_fair_posterior_is_near_the_truth(rate):
+    _, given, clean, posterior = blobs(rate, num_rows=3000)
+    found = audit(posterior, given=given)
+    truth = (given != clean).mean()
+    assert found.noise_rate == pytest.approx(truth, abs=0.02)
+    assert found.noise_rate_low - 0.01 <= truth <= found.noise_rate_high
+
+
+def test_flagged_and_suggested_rows_are_mostly_right():
+    _, given, clean, posterior = blobs(0.2)
+    found = audit(posterior, given=given)
+    wrong = given != clean
+    assert wrong[found.is_flagged].mean() > 0.85
+    assert found.is_flagged[wrong].mean() > 0.8
+    changed = found.suggested != given
+    assert (found.suggested == clean)[changed].mean() > 0.9
+    assert (found.suggested == clean).mean() > (given == clean).mean()
+
+
+def test_the_probability_of_being_wrong_is_calibrated_and_never_falls_in_the_suspicion():
+    _, given, clean, posterior = blobs(0.3, num_rows=6000)
+    found = audit(posterior, given=given)
+    wrong = (given != clean)[found.order()]
+    ordered = found.wrong_probability[found.order()]
+    assert (np.diff(ordered) <= 1e-12).all()
+    for part in np.array_split(np.arange(len(wrong)), 6):
+        assert ordered[part].mean() == pytest.approx(wrong[part].mean(), abs=0.06)
+
+
+def test_precision_flags_as_many_rows_as_keep_the_estimate():
+    _, given, _, posterior = blobs(0.3, num_rows=3000, spread=0.6)
+    strict, loose = (audit(posterior, given=given, precision=each) for each in (0.95, 0.7))
+    assert 0 < strict.is_flagged.sum() < loose.is_flagged.sum()
+    assert strict.wrong_probability[strict.is_flagged].mean() >= 0.95
+    with pytest.raises(ArgumentError, match="precision"):
+        audit(posterior, given=given, precision=0)
+
+
+def test_features_only_find_wrong_labels():
+    features, given, clean, _ = blobs(0.2)
+    found = audit(None, given=given, features=features)
+    wrong = given != clean
+    assert found.suspicion[wrong].mean() > found.suspicion[~wrong].mean() + 0.4
+    assert found.is_flagged[wrong].mean() > 0.7
+
+
+def test_features_beside_probabilities_help():
+    features, given, clean, posterior = blobs(0.3, num_rows=1500)
+    draws = seeded(2)
+    poor = posterior**0.3 * draws.dirichlet(np.ones(4), len(given))
+    poor /= poor.sum(1, keepdims=True)
+    wrong = given != clean
+
+    def hits(found):
+        return wrong[found.order()[: wrong.sum()]].mean()
+
+    assert hits(audit(poor, given=given, features=features)) > hits(audit(poor, given=given)) + 0.05
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "run"
+    config = {
+        "data": {"name": "digits", "planted": 0.05},
+        "noise": "symmetric:0.2",
+        "model": {"name": "mlp"},
+        "train": {"epochs": 10},
+        "out": str(path),
+    }
+    train(build_config(config))
+    return RunFolder(path)
+
+
+def test_every_row_of_the_data_is_in_the_result_once_under_its_given_label(run):
+    found = audit(run)
+    labels, held = run.labels(), run.held_labels()
+    assert len(set(found.row_ids)) == len(found.row_ids)
+    assert set(found.row_ids) == set(labels.row_ids) | set(held.row_ids)
+    expected = dict(zip(labels.row_ids, labels.given, strict=True))
+    expected |= dict(zip(held.row_ids, held.given, strict=True))
+    assert [expected[row_id] for row_id in found.row_ids] == found.given.tolist()
+
+
+def test_an_audit_of_a_run_finds_its_noise(run):
+    found = audit(run.path)
+    wrong = found.given != found.clean
+    assert wrong[found.is_flagged].mean() > 0.8
+    assert found.noise_rate == pytest.approx(wrong.mean(), abs=0.05)
+    assert found.transition.sum(1) == pytest.approx(np.ones(10))
+    num_held = len(run.held_labels().given)
+    assert found.suspicion[-num_held:][wrong[-num_held:]].mean() > 0.6
+
+
+def test_a_run_of_an_earlier_version_without_held_labels_is_audited_on_its_training_rows(
+    run, tmp_path
+):
+    old = RunFolder(tmp_path)
+    labels = run.labels()
+    old.write_config({"data": {"name": "digits"}})
+    old.write_labels(RunLabels(labels.row_ids, labels.given, labels.class_names, labels.clean))
+    for epoch in run.epochs():
+        old.write_dynamics(epoch, run.dynamics(epoch))
+    assert len(audit(old)) == len(labels.given)
+
+
+def test_a_run_without_dynamics_is_refused(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.write_labels(RunLabels(np.array(["a"]), np.array([0]), np.array(["x", "y"])))
+    with pytest.raises(DataError, match="no dynamics"):
+        audit(folder)
+
+
+def test_dynamics_of_other_rows_are_refused(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.write_labels(RunLabels(np.array(["a"]), np.array([0]), np.array(["x", "y"])))
+    shown = np.zeros(2, np.float32)
+    folder.write_dynamics(1, EpochDynamics(shown, np.zeros(2, np.int32), shown))
+    with pytest.raises(DataError, match="2 rows, the run 1 labels"):
+        audit(folder)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "given", "message"),
+    [
+        (np.full((2, 2), 0.6), [0, 1], "sum to 1"),
+        (np.array([[1.5, -0.5]]), [0], "at least 0"),
+        (np.full((2, 2), np.nan), [0, 1], "sum to 1"),
+        (np.full((2, 2), 0.5), [0], "shape"),
+        (np.full((2, 2), 0.5), [0, 2], r"\[0, 2\)"),
+        (np.full((2, 2), 0.5), [0.5, 1.0], "integers"),
+        (np.array([[1, 0]]), [0], "decimal"),
+    ],
+)
+def test_probabilities_that_are_none_are_refused(probabilities, given, message):
+    with pytest.raises(DataError, match=message):
+        audit(probabilities, given=np.array(given))
+
+
+def test_what_is_missing_or_too_much_is_named(run):
+    with pytest.raises(ArgumentError, match="given"):
+        audit(np.full((2, 2), 0.5))
+    with pytest.raises(ArgumentError, match="give a run"):
+        audit(None, given=np.array([0, 1]))
+    with pytest.raises(ArgumentError, match="leave them out"):
+        audit(run, given=np.array([0, 1]))
+    with pytest.raises(DataError, match="features: 3 rows"):
+        audit(np.full((2, 2), 0.5), given=np.array([0, 1]), features=np.eye(3))
+
+
+def test_a_row_far_from_all_classes_fits_none():
+    features, given, _, _ = blobs(0.0, num_rows=400, spread=0.1)
+    odd = np.full((8, 4), 0.5) + 0.01 * seeded(3).normal(size=(8, 4))
+    features = np.concatenate([features, odd])
+    given = np.concatenate([given, np.zeros(8, np.int64)])
+    posterior = np.exp(features * 8)
+    posterior /= posterior.sum(1, keepdims=True)
+    posterior[-8:] = [0.1, 0.3, 0.3, 0.3]
+    found = audit(posterior, given=given)
+    assert found.fits_no_class[-8:].all()
+    assert not found.fits_no_class[:-8].any()
