@@ -1,3 +1,5 @@
+import importlib
+
 import pytest
 
 from imae.cli.app import main
@@ -93,3 +95,25 @@ def test_mistakes_are_one_line_and_write_nothing(arguments, message, tmp_path, c
     assert message in error
     assert error.count("\n") == 1
     assert not out.exists()
+
+
+def test_a_dry_run_on_features_extracts_nothing(capsys, monkeypatch, tmp_path):
+    def fail(*_):
+        raise AssertionError("features were extracted")
+
+    monkeypatch.setattr("imae.train.rows.frozen_features", fail)
+    arguments = ["--budget", "features", "--only", "40-[cg]ce", "--dry-run"]
+    assert main(["reproduce", "cifar10", *arguments, "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert "6 runs, 6 of them to do" in shown  # two cells under three seeds
+    assert not (tmp_path / "out").exists()
+
+
+def test_features_are_extracted_once_before_several_runs_at_once(monkeypatch, tmp_path):
+    engine = importlib.import_module("imae.recipes.reproduce")
+    loaded, said = [], []
+    monkeypatch.setattr(engine, "load_rows", lambda config: loaded.append(config.data.name))
+    jobs = engine.plan_jobs("cifar_n", budget="features", only=["*-cce"], out=tmp_path)
+    engine._extract_features(jobs, said.append)
+    assert sorted(loaded) == ["cifar100n"] + ["cifar10n"] * 5
+    assert len(jobs) == 3 * len(said) == 18

@@ -111,7 +111,11 @@ def test_all_mistakes_are_printed_one_a_line(table, capsys):
         (["digits", "--noise", "pairs:0.4", "--labels", "x"], ArgumentError, "give one of them"),
         (["--resume", "x", "--seed", "1"], ArgumentError, "give no others"),
         (["--resume", "x", "--model", "mlp"], ArgumentError, "give no others"),
-        (["digits", "--set", "data.options.root=x"], ArgumentError, r"root: no option; data\.name"),
+        (
+            ["digits", "--set", "data.options.root=x"],
+            ArgumentError,
+            r"root: is not an option; data\.name",
+        ),
         (["digits", "--set", "data.options.in_memory=no"], ArgumentError, "must be true or false"),
         (
             ["digits", "--loss", "label_smoothing", "--set", "method.arguments.smoothing=abc"],

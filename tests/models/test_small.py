@@ -43,10 +43,25 @@ def test_mlp_trains_on_one_row():
 
 @pytest.mark.parametrize(
     ("network_class", "wrong"),
-    [(SmallCNN, {"in_channels": 0}), (MLP, {"in_features": 0}), (MLP, {"hidden": 0})],
+    [
+        (SmallCNN, {"in_channels": 0}),
+        (MLP, {"in_features": 0}),
+        (MLP, {"hidden": 0}),
+    ],
 )
 def test_numbers_that_are_too_small_are_refused(network_class, wrong):
     (name,) = wrong
     assert network_class(**{name: 1}).classifier.out_features == 10
     with pytest.raises(ArgumentError, match=f"{name} must be at least 1"):
         network_class(**wrong)
+
+
+def test_the_normalisation_of_the_mlp_can_be_chosen():
+    kinds = {
+        norm: {type(layer) for layer in MLP(in_features=4, norm=norm).body}
+        for norm in ("layer", "batch")
+    }
+    assert torch.nn.LayerNorm in kinds["layer"]
+    assert torch.nn.BatchNorm1d in kinds["batch"] - kinds["layer"]
+    with pytest.raises(ArgumentError, match="norm must be one of layer, batch, got 'none'"):
+        MLP(norm="none")

@@ -58,7 +58,19 @@ def test_tiny_keeps_noise_that_any_data_can_have():
     assert found.settings["noise"] is None
 
 
+def test_features_train_a_head_on_all_rows():
+    (found,) = budgeted("features", cells("cce"), short={})
+    config = build_config({**found.settings, "seed": 1})
+    assert (config.data.features, config.data.rows) == ("efficientnet_lite0", None)
+    assert (config.model.name, config.model.arguments) == ("mlp", {"hidden": 512, "norm": "batch"})
+    assert (config.train.epochs, config.train.steps, config.train.batch_size) == (12, None, 128)
+    assert (config.optimizer.name, config.optimizer.lr) == ("nesterov", 0.05)
+    assert config.schedule.name == "cosine"
+    assert config.data.hold_out == 0.1
+    assert config.noise == SETTINGS["noise"]
+
+
 def test_another_budget_is_refused():
     with pytest.raises(ArgumentError, match="budget must be one of"):
         budgeted("large", [], short={})
-    assert list(BUDGETS) == ["tiny", "short", "paper"]
+    assert list(BUDGETS) == ["tiny", "short", "features", "paper"]

@@ -22,6 +22,22 @@ def test_the_clean_cells_have_known_truth_and_a_small_t():
     assert by_name["resnet56-80-imae"].data.hold_out == 0
 
 
+def test_features_of_cifar10_have_every_method_under_every_noise():
+    by_name = configs("cifar10", "features")
+    assert len(by_name) == 6 * len(METHODS)
+    assert by_name["60-gce"].noise == "symmetric:0.6"
+    assert by_name["asymmetric40-gce"].noise == "cifar10_asymmetric:0.4"
+    assert by_name["0-imae"].method.arguments == {"T": 0.5}
+    worst = configs("cifar_n", "features")["worst-cce"]
+    assert (worst.data.name, worst.data.options) == ("cifar10n", {"variant": "worst"})
+
+
+def test_optimisers_keep_their_settings_on_features():
+    by_name = {name: each.optimizer for name, each in configs("optimisers", "features").items()}
+    assert (by_name["adam-0.005-1-gce"].name, by_name["adam-0.005-1-gce"].lr) == ("adam", 0.005)
+    assert by_name["sgd-cce"].lr == 0.01
+
+
 def test_the_noise_trades_classes_within_a_coarse_class():
     by_name = configs("cifar100_asymmetric")
     assert by_name["30-forward"].noise == "cifar100_asymmetric:0.3"

@@ -22,11 +22,17 @@ _BUDGET = "short"
 def reproduce(
     name: str | None = typer.Argument(None, help="Recipe; --list shows all."),
     list_all: bool = typer.Option(False, "--list", help="List the recipes and their cells."),
-    budget: str | None = typer.Option(None, show_default="short", help="tiny, short or paper."),
+    budget: str | None = typer.Option(
+        None, show_default="short", help="tiny, short, features or paper."
+    ),
     only: list[str] | None = typer.Option(
         None, metavar="CELL", help="Train only this cell, such as `resnet20-40-*`; repeatable."
     ),
-    seeds: int = typer.Option(1, help="Runs of each cell, each under a seed of its own."),
+    seeds: int | None = typer.Option(
+        None,
+        show_default="3 for the budget features, else 1",
+        help="Runs of each cell, each under a seed of its own.",
+    ),
     jobs: int = typer.Option(1, help="Runs at once on this machine."),
     ray: str | None = typer.Option(
         None, metavar="ADDRESS", help="Run on a Ray cluster; `local` starts one here."
@@ -52,7 +58,7 @@ def reproduce(
     from imae.train import with_settings
 
     check_choice("budget", budget or _BUDGET, tuple(recipes.BUDGETS))
-    is_asked = any((only, settings, root, out, ray, resume, jobs > 1, seeds > 1, dry_run))
+    is_asked = any((only, settings, root, out, ray, resume, jobs > 1, seeds is not None, dry_run))
     if name is None and is_asked and not list_all and not rebuild:
         raise ArgumentError("give the name of a recipe; --list shows all")
     if list_all or (name is None and not rebuild):
@@ -62,7 +68,18 @@ def reproduce(
         recipes.RECIPES.find(name)
     folder = out or Path("reproduce") / f"{name}-{budget or _BUDGET}"
     if rebuild:
-        others = (only, resume, jobs > 1, seeds > 1, ray, settings, root, budget, dry_run, not out)
+        others = (
+            only,
+            resume,
+            jobs > 1,
+            seeds is not None,
+            ray,
+            settings,
+            root,
+            budget,
+            dry_run,
+            not out,
+        )
         if any(others):
             raise ArgumentError("--rebuild trains nothing: give --out, the folder, and no others")
         made = recipes.rebuild(folder, name)

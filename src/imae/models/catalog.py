@@ -32,7 +32,7 @@ MODELS: "Catalog[Network]" = Catalog(
             "mlp",
             Imported("imae.models.small:MLP"),
             "2 hidden layers, for tables of numbers and features",
-            defaults={"num_classes": 10, "in_features": 64, "hidden": 256},
+            defaults={"num_classes": 10, "in_features": 64, "hidden": 256, "norm": "layer"},
         ),
         Entry(
             "cnn8",

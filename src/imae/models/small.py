@@ -5,7 +5,7 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn import functional
 
-from imae._checks import check_integer
+from imae._checks import check_choice, check_integer
 from imae.models.network import Network, he_normal
 
 
@@ -54,17 +54,18 @@ class SmallCNN(Network):
 
 @final
 class MLP(Network):
-    """Two hidden layers with layer normalisation, for rows of numbers or features.
+    """Two hidden layers with normalisation, for rows of numbers or features.
 
-    Layer and not batch normalisation, so that a batch of one row can be trained on.
+    Layer normalisation by default, so that a batch of one row can be trained on.
 
     Args:
         num_classes: Number of classes C.
         in_features: Numbers in a row; images are flattened.
         hidden: Units of each hidden layer.
+        norm: ``"layer"`` or ``"batch"`` normalisation.
 
     Raises:
-        ArgumentError: If a number is not positive.
+        ArgumentError: If a number is not positive, or there is no such normalisation.
 
     Examples:
         >>> import torch
@@ -72,17 +73,26 @@ class MLP(Network):
         torch.Size([2, 256])
     """
 
-    def __init__(self, *, num_classes: int = 10, in_features: int = 64, hidden: int = 256) -> None:
+    def __init__(
+        self,
+        *,
+        num_classes: int = 10,
+        in_features: int = 64,
+        hidden: int = 256,
+        norm: str = "layer",
+    ) -> None:
         super().__init__()
+        check_choice("norm", norm, ("layer", "batch"))
+        normalise = nn.LayerNorm if norm == "layer" else nn.BatchNorm1d
         check_integer("in_features", in_features, low=1)
         check_integer("hidden", hidden, low=1)
         self.body = nn.Sequential(
             nn.Flatten(),
             nn.Linear(in_features, hidden),
-            nn.LayerNorm(hidden),
+            normalise(hidden),
             nn.ReLU(),
             nn.Linear(hidden, hidden),
-            nn.LayerNorm(hidden),
+            normalise(hidden),
             nn.ReLU(),
         )
         self.fc = nn.Linear(hidden, num_classes)

@@ -93,12 +93,15 @@ def run_folder(folder: Path, cell: Cell, variant: Variant, seed: int) -> Path:
     return folder / "runs" / f"{cell.name}{middle}-seed{seed}"
 
 
+_OTHER_NETWORKS = ("tiny", "features")  # budgets that replace the network of the paper
+
+
 def outcomes(recipe: Recipe, budget: str, folder: Path, changed: Settings) -> tuple[Outcome, ...]:
     """What the run folders below a folder say of every cell, run or not.
 
     Args:
         recipe: The recipe.
-        budget: Name of its budget; nothing of the paper stands beside a ``tiny`` one.
+        budget: Name of its budget; the paper's numbers are shown only beside its own networks.
         folder: Folder of the recipe.
         changed: What was laid over the settings of every cell.
 
@@ -108,7 +111,7 @@ def outcomes(recipe: Recipe, budget: str, folder: Path, changed: Settings) -> tu
     """
     found = []
     for cell in recipe.cells(budget):
-        paper = {} if budget == "tiny" else published(recipe.name, cell.name)
+        paper = {} if budget in _OTHER_NETWORKS else published(recipe.name, cell.name)
         found.append(_outcome(cell, folder, changed, paper))
     return tuple(found)
 

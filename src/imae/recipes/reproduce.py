@@ -25,11 +25,12 @@ from imae.recipes.grid import (
 )
 from imae.recipes.outcome import Outcome, outcomes
 from imae.recipes.output import as_csv, as_markdown, save_figures
-from imae.recipes.protocols import BUDGETS
+from imae.recipes.protocols import BUDGETS, SEEDS
 from imae.recipes.recipe import Recipe, Settings, is_of_the_place
 from imae.recipes.runner import Job
 from imae.records.files import whole_file
 from imae.report.table import flatten
+from imae.train.rows import load_rows
 
 _CLAIM = "reproduce.json"
 _OTHERS = "another recipe, budget or settings"
@@ -60,7 +61,7 @@ def reproduce(
     budget: str = "short",
     out: str | os.PathLike[str],
     only: Sequence[str] = (),
-    seeds: int = 1,
+    seeds: int | None = None,
     is_resumed: bool = False,
     workers: int = 1,
     ray_address: str | None = None,
@@ -75,7 +76,7 @@ def reproduce(
         budget: A name of ``imae.recipes.BUDGETS``.
         out: Folder for the runs, the tables and the figures.
         only: Patterns of cells to train; all for none.
-        seeds: Runs of each cell.
+        seeds: Runs of each cell; 3 for the budget ``features`` and 1 for the others by default.
         is_resumed: Whether the folder may hold runs already; they are gone on with.
         workers: Runs at once.
         ray_address: A Ray cluster to run on.
@@ -111,6 +112,8 @@ def reproduce(
     claim(out / _CLAIM, _content(recipe, budget, changed), holds=_OTHERS)
     if ray_address is None:  # the machines of a cluster may hold what this one does not
         _refuse_missing_data(waiting_jobs(jobs))
+        if workers > 1:
+            _extract_features(waiting_jobs(jobs), say)
     try:
         run_jobs(jobs, workers=workers, ray_address=ray_address, show=show, say=say)
     except BaseException:
@@ -126,7 +129,7 @@ def plan_jobs(
     budget: str = "short",
     out: str | os.PathLike[str],
     only: Sequence[str] = (),
-    seeds: int = 1,
+    seeds: int | None = None,
     workers: int = 1,
     settings: Settings | None = None,
 ) -> tuple[Job, ...]:
@@ -147,6 +150,7 @@ def plan_jobs(
     _refuse_what_is_missing(recipe, budget, changed)
     cells = chosen_cells(recipe.cells(budget), only)
     refuse_what_sets_cells_apart(recipe.cells(budget), changed)
+    seeds = SEEDS[budget] if seeds is None else seeds
     jobs = build_jobs(cells, seeds=seeds, folder=Path(out), settings=changed, workers=workers)
     check_claim(Path(out) / _CLAIM, _content(recipe, budget, changed), holds=_OTHERS)
     outcomes(recipe, budget, Path(out), changed)  # refuses runs that do not belong there
@@ -206,6 +210,18 @@ def _refuse_missing_data(jobs: Sequence[Job]) -> None:
         for item in SETS:
             if item.name == name and item.locate(data_root(root)) is None:
                 load(name, root=root)
+
+
+def _extract_features(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
+    """Fills the cache of features before several runs would each compute the same ones."""
+    by_data = {
+        str((data.name, data.root, sorted(data.options.items()), data.features)): job
+        for job in jobs
+        if (data := job.config.data).features is not None and data.rows is None
+    }
+    for job in by_data.values():
+        say(f"features of {job.config.data.name}, which all its runs share")
+        load_rows(job.config)
 
 
 def _of_the_numbers(changed: Settings, prefix: str = "") -> dict[str, Any]:

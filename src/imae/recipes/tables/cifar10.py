@@ -1,17 +1,33 @@
 """CIFAR-10 under symmetric noise: the paper's analysis, its optimisers, the 8-layer CNN."""
 
 from imae.methods.catalog import METHODS
-from imae.recipes.protocols import CIFAR10, SHORT_RATES, budgeted, method, noise_grid, short, title
+from imae.recipes.protocols import (
+    CIFAR10,
+    FEATURES,
+    SHORT_RATES,
+    budgeted,
+    method,
+    noise_grid,
+    short,
+    title,
+)
 from imae.recipes.recipe import Cell, Recipe, Settings, merged
 
 _NETWORKS = {"resnet20": "ResNet-20", "resnet56": "ResNet-56"}
 _ANALYSIS_RATES = (0, 40, 80)
 _ANALYSIS_LOSSES = ("cce", "mae", "imae", "gce", "sl", "imae_stable")
 _SHORT_ROWS = 5000
+_FEATURES_RATES = (0, 20, 40, 60, 80)
+_FEATURES_ASYMMETRIC_RATES = (40,)
 
 
 def analysis_cells(budget: str) -> tuple[Cell, ...]:
-    """Each network, noise rate and loss; ResNet-20 at 40% with every method."""
+    """Each network, noise rate and loss; ResNet-20 at 40% with every method.
+
+    Features have no such network: there, every method under more kinds and rates of noise.
+    """
+    if budget == "features":
+        return budgeted(budget, _features_cells(), short={})
     return budgeted(
         budget,
         [
@@ -23,6 +39,20 @@ def analysis_cells(budget: str) -> tuple[Cell, ...]:
         short=short(_SHORT_ROWS),
         rates=SHORT_RATES,
     )
+
+
+def _features_cells() -> list[Cell]:
+    grids = (
+        ("", "symmetric", _FEATURES_RATES),
+        ("asymmetric", "cifar10_asymmetric", _FEATURES_ASYMMETRIC_RATES),
+    )
+    return [
+        cell
+        for prefix, kind, rates in grids
+        for cell in noise_grid(
+            CIFAR10, kind=kind, rates=rates, losses=METHODS.names(), prefix=prefix
+        )
+    ]
 
 
 def _losses(network: str, rate: int) -> tuple[str, ...]:
@@ -80,6 +110,7 @@ def optimiser_cells(budget: str) -> tuple[Cell, ...]:
             for loss in _OPTIMISER_LOSSES
         ],
         short=short(_OPTIMISER_SHORT_ROWS),
+        features={**FEATURES, "optimizer": {}},
     )
 
 
