@@ -80,3 +80,22 @@ def test_gradients_are_taken_also_where_they_are_switched_off(linear):
         moved = fgsm(lambda x: x @ weights.T, inputs, target, epsilon=0.2)
     assert not moved.requires_grad
     assert not torch.equal(moved, inputs)
+
+
+def test_a_range_is_kept_at_every_step(linear):
+    weights, inputs, target = linear
+    low, high = inputs.min(), inputs.max()
+    generator = torch.Generator().manual_seed(2)
+    single = fgsm(lambda x: x @ weights.T, inputs, target, epsilon=5.0, low=low, high=high)
+    several = pgd(
+        lambda x: x @ weights.T,
+        inputs,
+        target,
+        epsilon=5.0,
+        steps=10,
+        generator=generator,
+        low=low,
+        high=high,
+    )
+    assert (single.min(), single.max()) == (low, high)
+    torch.testing.assert_close(several, single)

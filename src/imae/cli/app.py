@@ -37,6 +37,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Predict the class of every row of DATA, with the probability of each class.",
     ),
     "export": ("predict:export", "Write the network of a run for use without imae."),
+    "eval-retrieval": (
+        "evaluate:eval_retrieval",
+        "Rank a gallery for every query by cosine similarity: mAP and CMC.",
+    ),
+    "eval-robust": (
+        "evaluate:eval_robust",
+        "Perturb the test images of a run to mislead its network, and measure the accuracy.",
+    ),
     "curves": (
         "curves:curves",
         "Show which examples each loss weights most: a table, and the paper's figures.",

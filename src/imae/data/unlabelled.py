@@ -67,7 +67,7 @@ def load_unlabelled(
 
     Args:
         name_or_path: Name of a known set, or path of one's own rows; or the rows themselves: an
-            array, a tensor, a data frame or a torch data set.
+            array, a tensor, a data frame, a torch data set, or rows that were read already.
         like: The inputs that were trained on, or ``without_rows`` of how they were prepared.
         options: Options that they were loaded with.
         root: For a known set the folder of its files. For a path the folder that all images
@@ -84,7 +84,9 @@ def load_unlabelled(
     is_named = isinstance(name_or_path, str | Path)
     where = str(name_or_path) if is_named else "the rows given"
     given = dict(options or {})
-    if not is_named:
+    if isinstance(name_or_path, Unlabelled):
+        rows = name_or_path
+    elif not is_named:
         rows = _in_memory(name_or_path, like, where)
     elif isinstance(name_or_path, str) and name_or_path in SOURCES:
         data = load(name_or_path, root=root)

@@ -1,5 +1,6 @@
 """Adversarial perturbations of inputs, bounded in every coordinate: FGSM and PGD."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -12,7 +13,15 @@ from imae.errors import ArgumentError
 Logits = Callable[[Tensor], Tensor]
 
 
-def fgsm(network: Logits, inputs: Tensor, target: Tensor, *, epsilon: Tensor | float) -> Tensor:
+def fgsm(
+    network: Logits,
+    inputs: Tensor,
+    target: Tensor,
+    *,
+    epsilon: Tensor | float,
+    low: Tensor | float = -math.inf,
+    high: Tensor | float = math.inf,
+) -> Tensor:
     """Inputs moved by one step in the direction that raises cross entropy fastest.
 
     Formula:
@@ -27,6 +36,8 @@ def fgsm(network: Logits, inputs: Tensor, target: Tensor, *, epsilon: Tensor | f
         target: True labels, shape (B,).
         epsilon: Largest change of a coordinate; a tensor that broadcasts against the inputs where
             channels have different scales.
+        low: Smallest value that a coordinate may take, a number or a tensor that broadcasts.
+        high: Largest such value.
 
     Raises:
         ArgumentError: If epsilon is negative.
@@ -40,7 +51,7 @@ def fgsm(network: Logits, inputs: Tensor, target: Tensor, *, epsilon: Tensor | f
         Goodfellow et al., "Explaining and harnessing adversarial examples", ICLR 2015.
     """
     size = _checked_size(epsilon, inputs)
-    return inputs + size * _gradient(network, inputs, target).sign()
+    return _clipped(inputs + size * _gradient(network, inputs, target).sign(), low, high)
 
 
 def pgd(
@@ -52,6 +63,8 @@ def pgd(
     steps: int,
     generator: torch.Generator,
     step_size: float = 0.25,
+    low: Tensor | float = -math.inf,
+    high: Tensor | float = math.inf,
 ) -> Tensor:
     """Inputs moved by several steps of signed gradients, kept within epsilon of where they were.
 
@@ -67,6 +80,8 @@ def pgd(
         steps: Number of steps, at least 1.
         generator: Draws the start.
         step_size: Length of a step, as a share of epsilon.
+        low: Smallest value that a coordinate may take, a number or a tensor that broadcasts.
+        high: Largest such value.
 
     Raises:
         ArgumentError: If epsilon is negative or there is no step.
@@ -77,10 +92,10 @@ def pgd(
     check_integer("steps", steps, low=1)
     size = _checked_size(epsilon, inputs)
     start = torch.rand(inputs.shape, generator=generator, dtype=inputs.dtype)
-    moved = inputs + size * (2 * start.to(inputs.device) - 1)
+    moved = _clipped(inputs + size * (2 * start.to(inputs.device) - 1), low, high)
     for _ in range(steps):
         moved = moved + step_size * size * _gradient(network, moved, target).sign()
-        moved = torch.maximum(torch.minimum(moved, inputs + size), inputs - size)
+        moved = _clipped(_clipped(moved, inputs - size, inputs + size), low, high)
     return moved
 
 
@@ -91,6 +106,11 @@ def _gradient(network: Logits, inputs: Tensor, target: Tensor) -> Tensor:
         loss = cross_entropy(network(inputs).float(), target, reduction="sum")
         (gradient,) = torch.autograd.grad(loss, inputs)
     return gradient
+
+
+def _clipped(inputs: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+    lowest, highest = (torch.as_tensor(each).to(inputs) for each in (low, high))
+    return torch.maximum(torch.minimum(inputs, highest), lowest)
 
 
 def _checked_size(epsilon: Tensor | float, inputs: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from imae._checks import check_choice
 from imae.data import Batches, Split, Table, load_unlabelled
+from imae.data.loading import load_unscaled
 from imae.data.preparation import standardise
 from imae.errors import ArgumentError, DataError, ImaeError, import_extra
 from imae.models import Network
@@ -86,23 +87,54 @@ def predict(
     """
     run = run if isinstance(run, Run) else Run(run)
     network = load_network(run, which)
-    preparation = read_preparation(run.folder)
-    settings = run.config.data
     where = str(data) if isinstance(data, str | Path) else "the rows given"
-    rows = load_unlabelled(data, like=preparation.like, options=settings.options, root=root)
+    split = prepare_rows(run, data, root=root)
+    labels, probabilities = _run(network, plain_batches(run, split), progress, where)
+    return Predictions(split.row_ids, labels, probabilities, split.class_names)
+
+
+def prepare_rows(run: Run, data: object, *, root: str | Path | None = None) -> Split:
+    """New rows as the network of a run takes them; see ``predict`` for what they may be.
+
+    The labels of the split are all 0 and mean nothing.
+
+    Raises:
+        DataError: If the rows cannot be read or do not fit the run.
+    """
+    preparation = read_preparation(run.folder)
+    where = str(data) if isinstance(data, str | Path) else "the rows given"
+    options = run.config.data.options
+    rows = load_unlabelled(data, like=preparation.like, options=options, root=root)
     split = rows.split(preparation.class_names)
-    if preparation.features is not None:
-        split = _as_features(split, preparation, run, where)
-    batches = Batches(
+    return split if preparation.features is None else _as_features(split, preparation, run, where)
+
+
+def load_test_rows(run: Run, root: str | os.PathLike[str] | None = None) -> Split:
+    """The test rows of the data of a run, as they were before they were brought to its scale.
+
+    Raises:
+        DataError: If the data is not there, has no test rows, or was given in Python.
+    """
+    settings = run.config.data
+    if settings.from_python:
+        raise DataError(f"{run.path}: its rows were given in Python, so they cannot be read again")
+    place = settings.root if root is None else os.fspath(root)
+    test = load_unscaled(settings.name, root=place, **settings.options)[0].test
+    if test is None:
+        raise DataError(f"{run.path}: its data, {settings.name}, has no test rows")
+    return test
+
+
+def plain_batches(run: Run, split: Split) -> Batches:
+    """The rows in order and without augmentation, as many at once as a run evaluates."""
+    return Batches(
         split,
         run.config.train.evaluate_batch_size,
         seed=0,
         shuffle=False,
         augment=False,
-        workers=settings.workers,
+        workers=run.config.data.workers,
     )
-    labels, probabilities = _run(network, batches, progress, where)
-    return Predictions(split.row_ids, labels, probabilities, preparation.class_names)
 
 
 def save_predictions(predictions: Predictions, path: str | os.PathLike[str]) -> None:

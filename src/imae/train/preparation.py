@@ -8,7 +8,7 @@ from imae.data import ArrayImages, ImageFiles, Inputs, Split, Table, extract_fea
 from imae.data.preparation import without_rows
 from imae.data.sources.archive import data_root
 from imae.errors import ArgumentError, DataError
-from imae.models import PUBLISHED_INPUTS, build, load_weights, pretrained_weights
+from imae.models import PUBLISHED_INPUTS, Network, build, load_weights, pretrained_weights
 from imae.records import RunFolder
 
 
@@ -22,17 +22,26 @@ def frozen_features(name: str, workers: int = 0) -> Callable[[Split], Split]:
     Raises:
         ArgumentError: If there is no such network; when called, if the rows are no colour images.
     """
-    _check_published(name)
-    weights = pretrained_weights(name)
-    network = build(name, num_classes=1000)
-    load_weights(network, weights)
+    network = frozen_network(name)
     return lambda split: extract_features(
         replace(split, inputs=published_images(name, split.inputs)),
         network.features,
-        name=weights.name,
+        name=pretrained_weights(name).name,
         cache=data_root() / "features",
         workers=workers,
     )
+
+
+def frozen_network(name: str) -> Network:
+    """A network with its published weights.
+
+    Raises:
+        ArgumentError: If there is no such network.
+    """
+    _check_published(name)
+    network = build(name, num_classes=1000)
+    load_weights(network, pretrained_weights(name))
+    return network
 
 
 def published_images(name: str, inputs: Inputs) -> Inputs:

@@ -8,7 +8,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from imae.data.image_files import ImageFiles
-from imae.data.sources.mars import Tracklets, locate_mars, mars, mars_tracklets, verify_mars
+from imae.data.sources.mars import locate_mars, mars, mars_tracklets, verify_mars
+from imae.data.tracklets import Tracklets
 from imae.errors import DataError
 
 # Tracklets of each part: person, camera, number of frames. -1 is junk, 0 a distractor.

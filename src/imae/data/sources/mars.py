@@ -5,7 +5,6 @@ import math
 import os
 import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 from imae.data.image_files import ImageFiles
 from imae.data.sources.archive import check_files, data_root, places, read_names
-from imae.data.split import Data, Inputs, Split
+from imae.data.split import Data, Split
+from imae.data.tracklets import Tracklets
 from imae.errors import DataError
 
 _JUNK = -1
@@ -24,62 +24,6 @@ _HEADER_BYTES = 128  # of a MATLAB file, as are the kinds of elements below
 _COMPRESSED = 15
 _MATRIX = 14
 _NUMBERS = dict(zip((*range(1, 8), 9, 12, 13), "bBhHiIfdqQ", strict=True))
-
-
-@dataclass(frozen=True)
-class Tracklets:
-    """Tracklets of a re-identification set, for retrieval.
-
-    Args:
-        frames: Frames of all tracklets, one after another, as the network takes them.
-        starts: Position of the first frame of each tracklet, shape (K,).
-        stops: Position after the last frame of each tracklet, shape (K,).
-        person_ids: Person of each tracklet, shape (K,); 0 is a distractor, nobody's person.
-        cameras: Camera of each tracklet, shape (K,), from 1.
-        is_query: Whether a tracklet is a query, shape (K,), bool.
-
-    Raises:
-        DataError: If lengths differ, or a tracklet has no frame or frames that are not there.
-    """
-
-    frames: Inputs
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-    person_ids: NDArray[np.int64]
-    cameras: NDArray[np.int64]
-    is_query: NDArray[np.bool_]
-
-    def __post_init__(self) -> None:
-        columns = (self.starts, self.stops, self.person_ids, self.cameras, self.is_query)
-        if any(column.shape != self.starts.shape for column in columns):
-            raise DataError(f"tracklet columns of shapes {[column.shape for column in columns]}")
-        bad = (self.starts < 0) | (self.stops <= self.starts) | (self.stops > len(self.frames))
-        if bad.any():
-            row = int(bad.argmax())
-            raise DataError(
-                f"tracklet {row}: frames {self.starts[row]} to {self.stops[row]} of "
-                f"{len(self.frames)}"
-            )
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def frame_rows(self, tracklet: int) -> NDArray[np.int64]:
-        """Positions of the frames of one tracklet, for ``frames.batch``."""
-        return np.arange(self.starts[tracklet], self.stops[tracklet])
-
-    @property
-    def query_rows(self) -> NDArray[np.int64]:
-        """Positions of the queries."""
-        return np.flatnonzero(self.is_query)
-
-    @property
-    def gallery_rows(self) -> NDArray[np.int64]:
-        """Positions of the gallery: every tracklet, the queries too, as in the official protocol.
-
-        A query never meets itself: tracklets of its person from its own camera do not count.
-        """
-        return np.arange(len(self))
 
 
 def mars(root: str | os.PathLike[str] | None = None) -> Data:

@@ -1,0 +1,127 @@
+"""Tracklets: sets of frames of one identity, seen by one camera, for retrieval."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae._registry import Imported
+from imae.data.split import Inputs, Split
+from imae.errors import DataError
+
+
+@dataclass(frozen=True)
+class Tracklets:
+    """Tracklets of a re-identification set, for retrieval.
+
+    Args:
+        frames: Frames of all tracklets, one after another, as the network takes them.
+        starts: Position of the first frame of each tracklet, shape (K,).
+        stops: Position after the last frame of each tracklet, shape (K,).
+        person_ids: Identity of each tracklet, shape (K,); one that no query has is a distractor.
+        cameras: Camera of each tracklet, shape (K,), from 1.
+        is_query: Whether a tracklet is a query, shape (K,), bool.
+
+    Raises:
+        DataError: If lengths differ, a tracklet has no frame or frames that are not there, or two
+            share a frame.
+    """
+
+    frames: Inputs
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    person_ids: NDArray[np.int64]
+    cameras: NDArray[np.int64]
+    is_query: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        columns = (self.starts, self.stops, self.person_ids, self.cameras, self.is_query)
+        if any(column.shape != self.starts.shape for column in columns):
+            raise DataError(f"tracklet columns of shapes {[column.shape for column in columns]}")
+        bad = (self.starts < 0) | (self.stops <= self.starts) | (self.stops > len(self.frames))
+        if bad.any():
+            row = int(bad.argmax())
+            raise DataError(
+                f"tracklet {row}: frames {self.starts[row]} to {self.stops[row]} of "
+                f"{len(self.frames)}"
+            )
+        order = np.argsort(self.starts, kind="stable")
+        shared = self.starts[order[1:]] < self.stops[order[:-1]]
+        if shared.any():
+            place = int(shared.argmax())
+            raise DataError(f"tracklets {order[place]} and {order[place + 1]} share frames")
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def frame_rows(self, tracklet: int) -> NDArray[np.int64]:
+        """Positions of the frames of one tracklet, for ``frames.batch``."""
+        return np.arange(self.starts[tracklet], self.stops[tracklet])
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Tracklet of every frame, shape (N,); -1 for a frame of none."""
+        owners = np.full(len(self.frames), -1, np.int64)
+        for tracklet, (start, stop) in enumerate(zip(self.starts, self.stops, strict=True)):
+            owners[start:stop] = tracklet
+        return owners
+
+    @property
+    def query_rows(self) -> NDArray[np.int64]:
+        """Positions of the queries."""
+        return np.flatnonzero(self.is_query)
+
+    @property
+    def gallery_rows(self) -> NDArray[np.int64]:
+        """Positions of the gallery: every tracklet, the queries too, as in the official protocol.
+
+        A query never meets itself: tracklets of its identity from its own camera do not count.
+        """
+        return np.arange(len(self))
+
+
+_LOADERS: Mapping[str, Callable[..., Tracklets | None]] = {
+    "mars": Imported("imae.data.sources.mars:mars_tracklets"),
+}
+
+
+def load_tracklets(
+    name: str, *, root: str | os.PathLike[str] | None = None, **options: Any
+) -> Tracklets | None:
+    """The tracklets of a named set, or None if it has none.
+
+    Args:
+        name: Name of the set.
+        root: Folder of the data sets, or None for the default one.
+        options: Options that the set was loaded with.
+
+    Raises:
+        DataError: If the set is not there.
+
+    Examples:
+        >>> load_tracklets("digits") is None
+        True
+    """
+    loader = _LOADERS.get(name)
+    return None if loader is None else loader(root, **options)
+
+
+def as_tracklets(split: Split) -> Tracklets:
+    """Each row as a tracklet of one frame and a query; its identity is its true label.
+
+    Every row has a camera of its own, so a query is compared with all rows but itself.
+
+    Examples:
+        >>> from imae.data import load
+        >>> tracklets = as_tracklets(load("digits").test)
+        >>> len(tracklets), tracklets.query_rows[:3].tolist()
+        (355, [0, 1, 2])
+    """
+    rows = np.arange(len(split))
+    labels = split.labels if split.clean_labels is None else split.clean_labels
+    return Tracklets(
+        split.inputs, rows, rows + 1, labels, cameras=rows + 1, is_query=np.ones(len(rows), bool)
+    )
