@@ -116,7 +116,7 @@ def eval_robust(
         None, help="The run's network, if it is a function of your own: package.module:function."
     ),
 ) -> None:
-    """Perturb the test images of RUN's data to mislead its network, and measure the accuracy."""
+    """Perturb the test images of a run to mislead its network, and measure the accuracy."""
     import_extra("pydantic", extra="train")
     from imae.train import Run, evaluate_robustness
     from imae.train.robustness import ATTACKS
