@@ -77,11 +77,13 @@ def test_previews_are_pictures_texts_or_cells_and_bounded_in_number(make_audit):
 def test_many_suspects_are_a_folder_of_pages(make_audit, tmp_path, monkeypatch):
     monkeypatch.setattr(page_module, "PAGE_SIZE", 4)
     (tmp_path / "review").mkdir()
-    (tmp_path / "review" / "page-0009.html").write_text("of an earlier audit")
+    for name in ("review/page-0009.html", "review.html"):
+        (tmp_path / name).write_text("of an earlier audit")
     files = write_review(make_audit(), tmp_path / "review.html")
     names = ["page-0001.html", "page-0002.html", "page-0003.html"]
     assert [file.name for file in files] == names
     assert sorted(path.name for path in (tmp_path / "review").iterdir()) == names
+    assert not (tmp_path / "review.html").exists()
     assert [len(data_of(file.read_text())["rows"]) for file in files] == [4, 4, 3]
     links = [attrs["href"] for tag, attrs in Elements(files[1].read_text()).tags if tag == "a"]
     assert set(links) == {names[0], names[2]}

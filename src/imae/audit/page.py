@@ -68,9 +68,9 @@ def write_review(
         )
         with whole_file(file) as opened:
             opened.write(text.encode("utf-8"))
-    for old in path.with_suffix("").glob("page-*.html"):  # of an audit with more suspects
+    for old in (path, *path.with_suffix("").glob("page-*.html")):  # of an earlier audit
         if old not in files:
-            old.unlink()
+            old.unlink(missing_ok=True)
     return files
 
 

@@ -1,0 +1,107 @@
+"""What an audit can be told besides a run: labels of data, probabilities and features."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.data import Split, Table, load
+from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
+from imae.errors import ArgumentError, DataError
+from imae.train.relabel import relabel_from_file
+from imae.train.preparation import frozen_features
+
+
+def labelled_rows(settings: Mapping[str, Any]) -> Split:
+    """The training rows of data under their given labels.
+
+    Args:
+        settings: ``name``, and if need be ``root``, ``options`` and ``labels``, as under ``data``
+            in the settings of a run.
+
+    Raises:
+        DataError: If the data or the labels cannot be used.
+    """
+    options = settings.get("options") or {}
+    data = load(settings["name"], root=settings.get("root"), **options)
+    if settings.get("labels") is None:
+        return data.train
+    skipped = [row.row_id for row in data.skipped]
+    return relabel_from_file(data.train, Path(settings["labels"]), skipped=skipped)
+
+
+def read_probabilities(path: Path, rows: Split) -> NDArray[np.float64]:
+    """Probabilities of every class for every row, shape (N, C).
+
+    Args:
+        path: A ``.npy`` matrix in the order of the rows, or a CSV or Parquet file as
+            ``imae predict`` writes it, by row id.
+        rows: The rows.
+
+    Raises:
+        ArgumentError: If the file has another ending.
+        DataError: If it cannot be read, or does not match the rows.
+    """
+    if path.suffix.lower() == ".npy":
+        return _read_matrix(path)
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        endings = ", ".join((".npy", *TABLE_SUFFIXES))
+        raise ArgumentError(f"{path}: probabilities are in a file that ends in {endings}")
+    file = open_columns(path)
+    columns = [f"p({name})" for name in rows.class_names]
+    missing = [name for name in ("row_id", *columns) if name not in file.names]
+    if missing:
+        raise DataError(f"{path}: has no column {missing[0]!r}; imae predict writes such files")
+    values, numbers = file.read(["row_id"], columns)
+    places = {row_id: place for place, row_id in enumerate(as_texts(values["row_id"]))}
+    absent = [row_id for row_id in rows.row_ids.tolist() if row_id not in places]
+    if absent:
+        raise DataError(
+            f"{path}: has no probabilities for row {absent[0]!r} ({len(absent)} of {len(rows)} "
+            "rows are missing)"
+        )
+    return numbers[[places[row_id] for row_id in rows.row_ids.tolist()]]
+
+
+def _read_matrix(path: Path) -> NDArray[np.float64]:
+    try:
+        with path.open("rb") as file:
+            matrix = np.load(file, allow_pickle=False)
+    except (ValueError, EOFError, OSError, MemoryError, SyntaxError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is damaged"
+        raise DataError(f"{path}: cannot be read ({reason})") from None
+    if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "fiu":
+        raise DataError(f"{path}: must hold one matrix of numbers")
+    return matrix.astype(np.float64)
+
+
+def compared_features(
+    config: Mapping[str, Any], network: str, row_ids: NDArray[np.str_]
+) -> NDArray[np.floating[Any]]:
+    """Frozen features of the rows of a run, in the order of these ids, shape (N, F).
+
+    Args:
+        config: The settings of the run.
+        network: Name of the pretrained network.
+        row_ids: Ids of the rows.
+
+    Raises:
+        ArgumentError: If there is no such network, or the rows are not colour images.
+        DataError: If a row is no longer in the data.
+    """
+    settings = config["data"]
+    data = load(settings["name"], root=settings.get("root"), **(settings.get("options") or {}))
+    as_features = frozen_features(network, workers=settings.get("workers") or 0)
+    wanted = set(row_ids.tolist())
+    found: dict[str, NDArray[np.floating[Any]]] = {}
+    for split in (data.validation, data.train):
+        if split is not None and wanted & set(split.row_ids.tolist()):
+            table = as_features(split).inputs
+            assert isinstance(table, Table)
+            found |= dict(zip(split.row_ids.tolist(), table.values, strict=True))
+    missing = [row_id for row_id in row_ids.tolist() if row_id not in found]
+    if missing:
+        raise DataError(f"row {missing[0]!r} is no longer in {settings['name']}")
+    return np.stack([found[row_id] for row_id in row_ids.tolist()])
