@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -174,6 +176,119 @@ def test_a_served_review_ends_cleanly(run):
 
 
 def unbuffered():
-    import os
-
     return {**os.environ, "PYTHONUNBUFFERED": "1"}
+
+
+TRAIN = ("--epochs", "2", "--set", "model.name=mlp", "--set", "noise=symmetric:0.3")
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """A run of the command on digits with noise."""
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    assert main(["audit", "digits", *TRAIN, "--out", str(out)]) == 0
+    return out
+
+
+def test_data_is_trained_on_audited_and_summarised(audited, capsys):
+    before = (audited / "audit" / "audit.npz").read_bytes()
+    assert main(["audit", "digits", *TRAIN, "--out", str(audited)]) == 0  # finished: not trained
+    said = capsys.readouterr().out
+    found = Audit.load(RunFolder(audited))
+    first = found.rows()[0]
+    assert all(str(first[key]) in said for key in ("row_id", "given", "suggested"))
+    assert said.count("digits/") >= 10
+    assert f"{found.is_flagged.sum()} rows are flagged" in said
+    assert f"imae audit serve {audited}" in said
+    assert (audited / "audit" / "audit.npz").read_bytes() == before
+    assert list((audited / "audit").glob("review*"))
+
+
+def test_a_run_is_audited_as_it_is(audited, capsys):
+    assert main(["audit", str(audited), "--precision", "0.9", "--previews", "3"]) == 0
+    found = Audit.load(RunFolder(audited))
+    assert found.wrong_probability[found.is_flagged].mean() >= 0.89
+    pages = [path.read_text() for path in (audited / "audit").rglob("review*.html")]
+    pages += [path.read_text() for path in (audited / "audit" / "review").glob("*.html")]
+    assert sum(page.count("data:image/png") for page in pages) == 3
+    capsys.readouterr()
+    assert main(["audit", str(audited), "--epochs", "3"]) == 2
+    assert "is a run with its own settings" in capsys.readouterr().err
+
+
+def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):
+    stopped = tmp_path / "stopped"
+    shutil.copytree(audited, stopped)
+    (stopped / "result.json").unlink()
+    shutil.rmtree(stopped / "audit")
+    assert main(["audit", str(stopped)]) == 0
+    assert (stopped / "result.json").exists()
+    assert "rows are flagged" in capsys.readouterr().out
+
+
+def test_a_folder_with_a_run_on_other_data_is_left_alone(audited, capsys):
+    before = (audited / "config.json").read_bytes()
+    assert main(["audit", "mnist", "--out", str(audited)]) == 2
+    assert "holds a run on other data" in capsys.readouterr().err
+    assert (audited / "config.json").read_bytes() == before
+
+
+def test_a_run_without_dynamics_is_one_line(audited, tmp_path, capsys):
+    bare = tmp_path / "bare"
+    shutil.copytree(audited, bare)
+    shutil.rmtree(bare / "dynamics")
+    assert main(["audit", str(bare)]) == 2
+    assert "has no dynamics" in capsys.readouterr().err
+
+
+def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
+    certain = np.full((len(digits), 10), 0.01)
+    certain[np.arange(len(digits)), digits.labels] = 0.91
+    certain[:50] = np.roll(certain[:50], 1, axis=1)  # the first 50 contradict their labels
+    np.save(tmp_path / "p.npy", certain)
+    out = tmp_path / "out"
+    arguments = ["audit", "digits", "--probabilities", str(tmp_path / "p.npy"), "--out", str(out)]
+    assert main(arguments) == 0
+    assert set(Audit.load(RunFolder(out)).order()[:50].tolist()) == set(range(50))
+    assert not (out / "config.json").exists()
+    assert "data:image/png" in (out / "audit" / "review.html").read_text()
+    assert (
+        main(["audit", "apply", str(out), "--out", str(tmp_path / "l.csv"), "--accept-above", "0"])
+        == 0
+    )
+    assert "Next: imae train digits" in capsys.readouterr().out
+    lines = [",".join(["row_id", *(f"p({name})" for name in digits.class_names)])]
+    for place in reversed(range(len(digits))):  # rows are found by their ids
+        lines.append(",".join([digits.row_ids[place], *map(str, certain[place])]))
+    (tmp_path / "p.csv").write_text("\n".join(lines))
+    assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "again")]) == 0
+    one, two = (Audit.load(RunFolder(tmp_path / name)) for name in ("out", "again"))
+    assert one.suspicion.tolist() == two.suspicion.tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p[:-1], "must be of shape"),
+        (lambda p: p * 2, "sum to 1"),
+        (lambda p: p.astype(str), "one matrix of numbers"),
+    ],
+)
+def test_probabilities_that_do_not_fit_are_one_line(digits, tmp_path, capsys, change, message):
+    np.save(tmp_path / "p.npy", change(np.full((len(digits), 10), 0.1)))
+    arguments = ["audit", "digits", "--probabilities", str(tmp_path / "p.npy")]
+    assert main([*arguments, "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert main(arguments) == 2
+    assert "needs --out" in capsys.readouterr().err
+
+
+def test_help_names_every_part(capsys):
+    assert main(["audit", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f" {name} " in said for name in ("run", "serve", "check", "apply", "export"))
+    assert main(["audit", "run", "--help"]) == 0
+    assert "--precision" in capsys.readouterr().out

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from imae.data import Split, Table, load
 from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
 from imae.errors import ArgumentError, DataError
-from imae.train.relabel import relabel_from_file
 from imae.train.preparation import frozen_features
+from imae.train.relabel import relabel_from_file
 
 
 def labelled_rows(settings: Mapping[str, Any]) -> Split:

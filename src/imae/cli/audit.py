@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imae.cli.review import apply, check, export, serve, write_pages
+from imae.cli.review import (
+    apply,
+    check,
+    export,
+    serve,
+    write_data_settings,
+    write_pages,
+)
 from imae.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -29,8 +36,8 @@ audit = typer.Typer(
     cls=_Audit,
     no_args_is_help=True,
     add_completion=False,
-    help="Find the rows whose labels are wrong: imae audit DATA, or imae audit RUN. Options of "
-    "that: imae audit run --help.",
+    help="Find the rows whose labels are wrong: imae audit DATA, or imae audit RUN.\n\n"
+    "Its options are those of the command run: imae audit run --help.",
 )
 
 
@@ -143,12 +150,9 @@ def _from_probabilities(
     folder = RunFolder(Path(str(out)))
     if folder.exists():
         raise ArgumentError(f"--out {out}: holds a run; choose another folder")
-    given = {
-        "name": target,
-        "root": None if flags["data.root"] is None else str(flags["data.root"]),
-        "labels": None if flags["data.labels"] is None else str(flags["data.labels"]),
-    }
-    rows = labelled_rows(given)
+    texts = {key: flags[f"data.{key}"] for key in ("root", "labels")}
+    data = {"name": target} | {key: str(value) for key, value in texts.items() if value is not None}
+    rows = labelled_rows(data)
     found = find_wrong(
         read_probabilities(file, rows),
         given=rows.labels,
@@ -156,6 +160,7 @@ def _from_probabilities(
         class_names=rows.class_names,
         precision=precision,
     )
+    write_data_settings(folder.path, data)
     return folder, found
 
 

@@ -1,8 +1,10 @@
 """`imae audit serve | check | apply | export`: what people do with an audit."""
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -36,8 +38,8 @@ def serve(
 
     audit = Audit.load(RunFolder(run))
     sample = Sample(draw_sample(audit, rows, seed=seed), confidence) if check else None
-    file = decisions_file(run)
-    review = Review(audit, file, sample=sample, preview=find_previews(run))
+    file = _decisions_file(run)
+    review = Review(audit, file, sample=sample, preview=_previews(run))
     try:
         server = Server(review, port=port)
     except (OSError, OverflowError) as error:
@@ -82,7 +84,7 @@ def check(
     from imae.records import RunFolder
 
     audit = Audit.load(RunFolder(run))
-    files = decisions or [path for path in [decisions_file(run)] if path.exists()]
+    files = decisions or [path for path in [_decisions_file(run)] if path.exists()]
     made = read_decisions(audit, files)
     found = check_flagged(audit, made, num_rows=rows, confidence=confidence, seed=seed)
     typer.echo(found.sentence())
@@ -92,7 +94,7 @@ def check(
         return
     page = out or run / "audit" / "check.html"
     sample = Sample(draw_sample(audit, rows, seed=seed), confidence)
-    write_check_page(audit, sample, page, preview=find_previews(run))
+    write_check_page(audit, sample, page, preview=_previews(run))
     typer.echo(f"wrote {page}")
     typer.echo(
         f"Judge its rows and download the decisions, then: imae audit check {run} --decisions FILE "
@@ -119,7 +121,7 @@ def apply(
     from imae.records import RunFolder
 
     audit = Audit.load(RunFolder(run))
-    files = list(decisions or [path for path in [decisions_file(run)] if path.exists()])
+    files = list(decisions or [path for path in [_decisions_file(run)] if path.exists()])
     if not files and accept_above is None:
         raise ArgumentError("give a file of decisions, or --accept-above for the program's own")
     for file in files:
@@ -137,7 +139,7 @@ def apply(
         f"{removed} removed, {kept} confirmed"
     )
     typer.echo(f"wrote {out} and {trail_file}")
-    typer.echo(f"Next: imae train {data_name(run)} --labels {out}")
+    typer.echo(f"Next: imae train {_data_name(run)} --labels {out}")
 
 
 def export(
@@ -154,29 +156,45 @@ def export(
     typer.echo(f"wrote {out}")
 
 
-def decisions_file(run: Path) -> Path:
+def _decisions_file(run: Path) -> Path:
     """File of the decisions that are made on the served page."""
     return run / "audit" / "decisions.csv"
 
 
-def data_name(run: Path) -> str:
-    """What to call the data of a run in a command."""
+def write_data_settings(folder: Path, data: Mapping[str, object]) -> None:
+    """Writes which data was audited, for a folder that is not a run."""
+    from imae.records.files import whole_file
+
+    with whole_file(folder / "audit" / "data.json") as file:
+        file.write(json.dumps(data, indent=2).encode() + b"\n")
+
+
+def _settings(run: Path) -> Mapping[str, Any]:
+    """Settings of the run; of a folder that is not a run, those of the audited data."""
     from imae.records import RunFolder
+    from imae.records.files import parse_object
+
+    path = run / "audit" / "data.json"
+    if RunFolder(run).exists() or not path.exists():
+        return RunFolder(run).config()
+    return {"data": parse_object(path.read_bytes(), str(path))}
+
+
+def _data_name(run: Path) -> str:
     from imae.report.formats import printable
 
     try:
-        return printable(RunFolder(run).config()["data"]["name"])
+        return printable(_settings(run)["data"]["name"])
     except (ImaeError, KeyError, TypeError):
         return "DATA"
 
 
-def find_previews(run: Path) -> "Previewer":
+def _previews(run: Path) -> "Previewer":
     """Previews of the rows of a run, or none and a line that says why."""
     from imae.audit.preview import no_previews, previews_of
-    from imae.records import RunFolder
 
     try:
-        return previews_of(RunFolder(run).config())
+        return previews_of(_settings(run))
     except (ImaeError, OSError) as error:
         typer.echo(f"imae: rows are shown without pictures or texts: {error}", err=True)
         return no_previews
@@ -193,7 +211,7 @@ def write_pages(run: Path, *, most_previews: int | None) -> Path:
     first, *_ = write_review(
         audit,
         run / "audit" / "review.html",
-        preview=find_previews(run),
+        preview=_previews(run),
         most_previews=MOST_PREVIEWS if most_previews is None else most_previews,
         checked=read_check(audit, run / "audit" / "check.json"),
     )
