@@ -4,8 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imae.data import ArrayImages, ImageFiles, Table
+from imae.data import ArrayImages, ImageFiles, Split, Table
 from imae.errors import ArgumentError
+from imae.models import Network
+from imae.train import preparation
 from imae.train.preparation import frozen_features, published_images
 
 
@@ -24,6 +26,37 @@ def test_images_in_memory_keep_their_size():
     found = published_images("resnet50", images)
     assert found.shape == (3, 8, 8)
     assert found.mean == pytest.approx((0.485, 0.456, 0.406), abs=1e-3)
+
+
+class Recorder(Network):
+    """Notes the size of the images that it sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    @property
+    def classifier(self):
+        raise NotImplementedError
+
+    def features(self, x):
+        self.seen.append((tuple(x.shape), self.training))
+        return x.mean(dim=(2, 3))
+
+
+@pytest.mark.parametrize(("size", "expected"), [(8, 112), (95, 112), (96, 96)])
+def test_the_network_sees_small_images_enlarged(monkeypatch, tmp_path, size, expected):
+    network = Recorder()
+    monkeypatch.setattr(preparation, "build", lambda *_, **__: network)
+    monkeypatch.setattr(preparation, "load_weights", lambda *_: None)
+    monkeypatch.setattr(preparation, "pretrained_weights", lambda name: Path(name))
+    monkeypatch.setattr(preparation, "data_root", lambda: tmp_path)
+    pixels = np.full((2, 3, size, size), 255, np.uint8)
+    images = ArrayImages(pixels, mean=(0.0,) * 3, std=(1.0,) * 3)
+    rows = Split(images, np.array([0, 1]), np.array(["a", "b"]), ("x", "y"))
+    found = frozen_features("efficientnet_lite0")(rows).inputs
+    assert network.seen == [((2, 3, expected, expected), False)]
+    np.testing.assert_allclose(found.values, np.ones((2, 3)), atol=0.01)  # (255 - 127) / 128
 
 
 @pytest.mark.parametrize(
