@@ -1,12 +1,13 @@
 import json
 import math
 import multiprocessing
+import os
 
 import numpy as np
 import pytest
 
-from imae.errors import DataError, ImaeError
-from imae.records import EpochDynamics, RunFolder
+from imae.errors import ArgumentError, DataError, ImaeError
+from imae.records import EpochDynamics, RunFolder, RunLabels
 
 
 @pytest.fixture
@@ -77,8 +78,8 @@ def test_truncating_takes_back_dynamics_and_the_result(folder):
     assert folder.result() is None
 
 
-def test_what_is_no_run_is_one_line(folder):
-    with pytest.raises(DataError, match=r"config\.json: there is no such file; .* is no run"):
+def test_what_is_not_a_run_is_one_line(folder):
+    with pytest.raises(DataError, match=r"config\.json: there is no such file; .* is not a run"):
         folder.config()
     folder.path.mkdir()
     (folder.path / "config.json").write_text("{")
@@ -105,9 +106,9 @@ def test_one_folder_one_run(folder):
 
 
 def _exit_with_refusal(folder):
-    import imae.records.folder
+    import imae.records.lock
 
-    imae.records.folder._locked.clear()  # the copy that a fork brings along; the kernel must refuse
+    imae.records.lock._locked.clear()  # the copy that a fork brings along; the kernel must refuse
     try:
         with folder.lock():
             raise SystemExit(0)
@@ -115,18 +116,83 @@ def _exit_with_refusal(folder):
         raise SystemExit(7) from None
 
 
-def test_strays_of_a_killed_process_are_swept(folder):
-    strays = [
-        folder.checkpoints / ".step-1.pt.x.tmp",
-        folder.path / "weights" / ".best.pt.x.tmp",
-        folder.path / "dynamics" / ".epoch-00001.npz.x.tmp",
-        folder.path / ".result.json.x.tmp",
+def test_unfinished_files_of_a_killed_process_are_removed_and_no_others(folder):
+    unfinished = [
+        folder.checkpoints / ".step-000000001.pt.k3x_9abz.tmp",
+        folder.path / "weights" / ".best.pt.k3x_9abz.tmp",
+        folder.path / "dynamics" / ".epoch-00001.npz.k3x_9abz.tmp",
+        folder.path / ".result.json.k3x_9abz.tmp",
     ]
-    for stray in strays:
-        stray.parent.mkdir(parents=True, exist_ok=True)
-        stray.write_text("")
+    others = [folder.path / ".cache.tmp", folder.checkpoints / ".step-5.pt.tmp"]
+    folder.write_config({})
+    for path in (*unfinished, *others):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
     with folder.lock():
-        assert not any(stray.exists() for stray in strays)
+        assert not any(path.exists() for path in unfinished)
+        assert all(path.exists() for path in others)
+
+
+@pytest.mark.parametrize("name", ["photo.png", "labels.npz", "weights/best.pt", "env.json"])
+def test_a_folder_with_files_of_somebody_else_is_refused_and_left_as_it_is(folder, name):
+    path = folder.path / name
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(ArgumentError, match="holds files but no run"), folder.lock():
+        pass
+    assert [each for each in folder.path.rglob("*") if each.is_file()] == [path]
+    assert path.read_text() == "{}"
+
+
+def test_a_run_that_was_killed_before_its_first_step_can_start_again(folder):
+    folder.write_env({"imae": "1.0"})
+    folder.write_labels(RunLabels(np.array(["a"]), np.array([0]), np.array(["x"])))
+    (folder.path / ".preparation.json.k3x_9abz.tmp").write_text("")
+    with folder.lock():
+        pass
+
+
+def test_a_result_that_contradicts_the_history_is_refused(folder):
+    rows = [{"step": 1, "test_accuracy": 0.5}, {"step": 2, "test_accuracy": 0.25}]
+    for row in rows:
+        folder.append_history(row)
+    result = {"best": rows[0], "best_test": None, "final": rows[1]}
+    folder.write_result(result)
+    assert folder.result() == result
+    for changed in (
+        {"best": {"step": 1, "test_accuracy": 0.9}},
+        {"final": rows[0]},
+        {"best_test": {"step": 3}},
+    ):
+        folder.write_result({**result, **changed})
+        with pytest.raises(DataError, match=r"is not in history\.jsonl; one of the two"):
+            folder.result()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"time": 3}', "must have a step after 0, got None"),
+        ('{"step": "3"}', "must have a step after 0, got '3'"),
+        ('{"step": 1}\n{"step": 1}', "line 2: must have a step after 1, got 1"),
+        ('{"step": 1, "test_accuracy": "high"}', "test_accuracy must be a number, got 'high'"),
+    ],
+)
+def test_a_history_of_another_program_is_refused(folder, line, message):
+    folder.path.mkdir()
+    (folder.path / "history.jsonl").write_text(line + "\n")
+    for read in (folder.history, lambda: folder.truncate(step=1, num_epochs=0)):
+        with pytest.raises(DataError, match=message):
+            read()
+
+
+def test_a_pipe_is_not_waited_for(folder):
+    folder.path.mkdir()
+    for name in ("result.json", "history.jsonl", "labels.npz"):
+        os.mkfifo(folder.path / name)
+    for read in (folder.result, folder.history, folder.labels):
+        with pytest.raises(DataError, match=r"is not a regular file|cannot be read"):
+            read()
 
 
 def test_a_folder_to_which_nothing_was_written_does_not_stay(tmp_path):
@@ -142,13 +208,12 @@ def test_a_folder_to_which_nothing_was_written_does_not_stay(tmp_path):
     assert (tmp_path / "used" / "config.json").exists()
 
 
-def test_a_failure_to_write_says_how_to_go_on(tmp_path):
+def test_a_failure_to_write_says_how_to_continue(tmp_path):
     (tmp_path / "run").write_text("a file where a folder should be")
     folder = RunFolder(tmp_path / "run")
     for write in (
         lambda: folder.write_config({}),
         lambda: folder.append_history({"step": 1}),
-        lambda: folder.lock().__enter__(),
     ):
         with pytest.raises(ImaeError, match=r"cannot be written .* imae train --resume"):
             write()

@@ -1,4 +1,6 @@
+import hashlib
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -124,3 +126,17 @@ def test_what_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ImaeError, match="cannot be written"):
         save(tmp_path / "file", 1)
+
+
+def test_a_compressed_file_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "final.pt"
+    save_tensors(path, {"weight": torch.zeros(1000)})
+    with zipfile.ZipFile(path) as archive:
+        members = {each.filename: archive.read(each) for each in archive.infolist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_suffix(".json").write_text(json.dumps({"sha256": sha256}))
+    with pytest.raises(DataError, match="is compressed, which imae does not write"):
+        load_tensors(path)

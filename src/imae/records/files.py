@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import DataError, ImaeError
+from imae.records.measures import MEASURES
 
 
 @contextlib.contextmanager
@@ -118,6 +119,47 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON number")
 
 
+def read_file(path: Path) -> bytes:
+    """The bytes of a file, which must be a regular one: a pipe would be waited for forever.
+
+    Raises:
+        DataError: If it is not one, or cannot be read.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: is not a regular file")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+_NUMBERS = ("epoch", "seconds", "learning_rate", "train_loss")
+
+
+def check_row(row: Mapping[str, Any], where: str, *, last_step: int) -> None:
+    """Raises unless an object is a row of a history.
+
+    Args:
+        row: The object.
+        where: File and line, for messages.
+        last_step: Step of the row before it.
+
+    Raises:
+        DataError: If it has no step after that of the row before, or a value is not a number.
+    """
+    step = row.get("step")
+    if not isinstance(step, int) or isinstance(step, bool) or step <= last_step:
+        raise DataError(
+            f"{where}: must have a step after {last_step}, got {step!r}; no run wrote this file"
+        )
+    for name in (*(measure.key for measure in MEASURES), *_NUMBERS):
+        value = row.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise DataError(
+                f"{where}: {name} must be a number, got {value!r}; no run wrote this file"
+            )
+
+
 def read_arrays(
     path: Path, kinds: Mapping[str, str], *, optional: Collection[str] = ()
 ) -> dict[str, NDArray[Any]]:
@@ -132,6 +174,8 @@ def read_arrays(
         DataError: If the file is missing or damaged, or an array is not as it should be.
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for forever
+            raise ValueError("not a regular file")
         with path.open("rb") as file:  # closed whatever numpy makes of it
             _refuse_packed(file)
             loaded = np.load(file, allow_pickle=False)
@@ -183,7 +227,7 @@ def check_lengths(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 @contextlib.contextmanager
 def explained_writing(path: Path, run: Path) -> Iterator[None]:
-    """Turns a failure to write into one line that says how to go on.
+    """Turns a failure to write into one line that says how to continue.
 
     Args:
         path: What is being written.
@@ -196,7 +240,7 @@ def explained_writing(path: Path, run: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ImaeError(
-            f"{path}: cannot be written ({error.strerror or error}); mend that, then go on with: "
+            f"{path}: cannot be written ({error.strerror or error}); fix that, then continue with: "
             f"imae train --resume {run}"
         ) from error
 

@@ -1,4 +1,4 @@
-"""The run folder: everything a run writes down, read and written without torch."""
+"""The run folder: everything a run writes, read and written without torch."""
 
 import contextlib
 import json
@@ -10,24 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from imae.errors import DataError, ImaeError
+from imae.errors import DataError
 from imae.records.files import (
     EpochDynamics,
     RunLabels,
     check_lengths,
+    check_row,
     explained_writing,
     parse_object,
     plain,
     read_arrays,
+    read_file,
     whole_file,
 )
+from imae.records.lock import check_free, hold
 
 _DYNAMICS = re.compile(r"epoch-(\d{5,})\.npz")
-_locked: set[Path] = set()  # record locks do not hold against one's own process
+_RESULT_ROWS = ("best", "best_test", "final")
 
 
 class RunFolder:
-    """A run on disk. Files appear whole; a reader may look in while the run goes on.
+    """A run on disk. Files appear whole; it can be read while the run trains.
 
     Args:
         path: The folder; it need not exist yet.
@@ -91,8 +94,24 @@ class RunFolder:
         self._write("preparation.json", preparation)
 
     def result(self) -> dict[str, Any] | None:
-        """Best and final measures, or None while the run has not ended."""
-        return self._read_if_there("result.json")
+        """Best and final measures, or None while the run has not ended.
+
+        Raises:
+            DataError: If it cannot be read, or its rows are not those of the history.
+        """
+        content = self._read_if_there("result.json")
+        if content is None or not (self.path / "history.jsonl").exists():
+            return content
+        history = self.history()
+        for name in _RESULT_ROWS:
+            row = content.get(name)
+            known = history[-1:] if name == "final" else history
+            if row is not None and row not in known:
+                raise DataError(
+                    f"{self.path / 'result.json'}: {name!r} is not in history.jsonl; one of the "
+                    "two files was changed"
+                )
+        return content
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes best and final measures."""
@@ -113,11 +132,15 @@ class RunFolder:
         """One row for each evaluation, in order of ``step``; a line half written is left out.
 
         Raises:
-            DataError: If a line is damaged.
+            DataError: If a line is damaged, or not a row that a run writes.
         """
-        where = self.path / "history.jsonl"
-        lines = enumerate(self._history_lines(), start=1)
-        return [parse_object(line, f"{where}, line {number}") for number, line in lines]
+        rows: list[dict[str, Any]] = []
+        for number, line in enumerate(self._history_lines(), start=1):
+            where = f"{self.path / 'history.jsonl'}, line {number}"
+            row = parse_object(line, where)
+            check_row(row, where, last_step=rows[-1]["step"] if rows else 0)
+            rows.append(row)
+        return rows
 
     def append_history(self, row: Mapping[str, Any]) -> None:
         """Adds a row and waits until it is on the disk."""
@@ -131,7 +154,7 @@ class RunFolder:
                 os.fsync(file.fileno())
 
     def truncate(self, *, step: int, num_epochs: int) -> None:
-        """Takes back what lies after a step, so that a resumed run writes nothing twice.
+        """Removes what was written after a step, so that a resumed run writes nothing twice.
 
         Args:
             step: Last step whose evaluation stays.
@@ -149,7 +172,7 @@ class RunFolder:
             (self.path / "result.json").unlink(missing_ok=True)
 
     def has_labels(self) -> bool:
-        """Whether the run has written down the labels it trains on."""
+        """Whether the run has written the labels it trains on."""
         return (self.path / "labels.npz").exists()
 
     def labels(self) -> RunLabels:
@@ -208,54 +231,23 @@ class RunFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Holds the folder for this process alone; the lock ends with the process, however that is.
+        """Holds the folder for this process only; the lock ends with the process in any case.
 
-        Files that a killed process left half written are swept away, and so is a folder to which
+        Files that a killed process left half written are removed, and so is a folder to which
         nothing was written.
 
         Raises:
+            ArgumentError: If the folder holds files but no run.
             ImaeError: If another run holds it, or the folder cannot be written.
         """
-        import fcntl
-
-        path = self.path.resolve() / "lock"
-        in_use = ImaeError(
-            f"{self.path}: another process is training in this folder; "
-            "wait for it, stop it, or choose another --out"
-        )
-        if path in _locked:  # and opening the file a second time would undo the lock
-            raise in_use
-        is_new = not path.parent.exists()
-        with self._writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("a")
-        with file:
-            try:
-                # A record lock: worker processes that outlive a killed run do not inherit it.
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise in_use from None
-            _locked.add(path)
-            try:
-                self._sweep()
-                yield
-            finally:
-                _locked.discard(path)
-                if list(path.parent.iterdir()) == [path]:
-                    path.unlink()
-                    if is_new:
-                        path.parent.rmdir()
-
-    def _sweep(self) -> None:
-        for name in (".", "checkpoints", "dynamics", "weights"):
-            for stray in (self.path / name).glob(".*.tmp"):
-                stray.unlink(missing_ok=True)
+        if not self.exists():
+            check_free(self.path)
+        with hold(self.path):
+            yield
 
     def _history_lines(self) -> list[bytes]:
         path = self.path / "history.jsonl"
-        if not path.exists():
-            return []
-        return path.read_bytes().split(b"\n")[:-1]
+        return read_file(path).split(b"\n")[:-1] if path.exists() else []
 
     def _dynamics_file(self, epoch: int, kind: str = "epoch") -> Path:
         return self.path / "dynamics" / f"{kind}-{epoch:05d}.npz"
@@ -272,18 +264,12 @@ class RunFolder:
         content = self._read_if_there(name)
         if content is None:
             path = self.path / name
-            raise DataError(f"{path}: there is no such file; {self.path} is no run")
+            raise DataError(f"{path}: there is no such file; {self.path} is not a run")
         return content
 
     def _read_if_there(self, name: str) -> dict[str, Any] | None:
         path = self.path / name
-        try:
-            text = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
-        return parse_object(text, str(path))
+        return parse_object(read_file(path), str(path)) if path.exists() else None
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         text = json.dumps(plain(content), indent=2, allow_nan=False)

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -15,13 +16,13 @@ from imae.records import explained_writing
 from imae.records.files import whole_file
 
 FORMAT = 1
-_NAME = re.compile(r"step-(\d+)\.pt")
+_NAME = re.compile(r"step-(\d{9,})\.pt")
 
 
 def save_checkpoint(folder: Path, content: dict[str, Any], *, step: int, keep: int) -> None:
     """Writes the state after a step and removes all but the newest ``keep`` checkpoints.
 
-    Those of later steps go too: a run that is at this step could not read them.
+    Those of later steps are removed too: a run that is at this step could not read them.
 
     Args:
         folder: Folder of the checkpoints.
@@ -90,7 +91,7 @@ def load_tensors(path: Path) -> dict[str, Any]:
         DataError: If the file or its checksum is missing, or they do not fit.
     """
     for needed in (path, _manifest(path)):
-        if not needed.exists():
+        if not needed.is_file():  # nor a pipe, which would be waited for
             raise DataError(f"{needed}: is missing")
     try:
         manifest = json.loads(_manifest(path).read_text())
@@ -101,6 +102,8 @@ def load_tensors(path: Path) -> dict[str, Any]:
         is_whole = False
     if not is_whole:
         raise DataError(f"{path}: damaged, its checksum does not hold")
+    if not _is_unpacked(path):  # before torch unpacks it: a small file could fill the memory
+        raise DataError(f"{path}: is compressed, which imae does not write")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # torch's own reason is advice to load it unsafely
@@ -108,6 +111,14 @@ def load_tensors(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path}: written by another version of imae, which can read it")
     return dict(content)
+
+
+def _is_unpacked(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return all(each.compress_type == zipfile.ZIP_STORED for each in archive.infolist())
+    except (OSError, ValueError, RuntimeError, zipfile.BadZipFile):
+        return False
 
 
 def _digest(file: IO[bytes]) -> str:
