@@ -41,7 +41,7 @@ def test_a_file_is_written_and_nothing_else_is_said(run, digits_run, format, tmp
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        (["nowhere", "--out", "x"], DataError, "nowhere is no run"),
+        (["nowhere", "--out", "x"], DataError, "nowhere is not a run"),
         (["RUN", "--out", "x", "--format", "keras"], ArgumentError, "format must be one of onnx"),
         (["RUN", "--out", "x", "--which", "last"], ArgumentError, "which must be one of final"),
         (

@@ -59,7 +59,7 @@ def test_rows_without_labels_to_parquet(run, digits_run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        (["nowhere", "digits"], DataError, "nowhere is no run"),
+        (["nowhere", "digits"], DataError, "nowhere is not a run"),
         (["RUN", "digitz"], DataError, "did you mean digits"),
         (["RUN", "digits", "--out", "x.txt"], ArgumentError, r"must end in \.csv or \.parquet"),
         (["nowhere", "digits", "--out", "x.txt"], ArgumentError, r"must end in \.csv"),

@@ -1,7 +1,11 @@
 import json
+import subprocess
+from pathlib import Path
 
+import pytest
 import torch
 
+import imae
 from imae.train.machine import describe, pinned
 
 
@@ -29,3 +33,12 @@ def test_pinned_puts_everything_back():
         torch.rand(3)
     assert torch.get_num_threads() == 2
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("root", "commit"), [(Path(imae.__file__).parents[2], "1234"), (Path("/home/me/project"), None)]
+)
+def test_the_commit_of_a_repository_of_the_user_is_not_recorded(monkeypatch, root, commit):
+    done = subprocess.CompletedProcess([], 0, stdout=f"{root}\n1234\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    assert describe(torch.device("cpu"), threads=1)["commit"] == commit

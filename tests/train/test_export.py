@@ -170,12 +170,27 @@ def test_features_of_a_frozen_network_are_described(configure, arrays, monkeypat
     export(run, tmp_path / "head.safetensors", format="safetensors")
 
 
+def test_files_are_not_overwritten_unasked(digits_run, tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_text("old")
+    with pytest.raises(ArgumentError, match="exists already; choose another --out, or give"):
+        export(digits_run, path, format="safetensors")
+    assert path.read_text() == "old"
+    export(digits_run, path, format="safetensors", overwrite=True)
+    assert path.stat().st_size > 1000
+    for name in ("config.json", "weights/final.pt"):
+        before = (digits_run.path / name).read_bytes()
+        with pytest.raises(ArgumentError, match="is a file of a run"):
+            export(digits_run, digits_run.path / name, format="safetensors", overwrite=True)
+        assert (digits_run.path / name).read_bytes() == before
+
+
 def test_what_is_refused(digits_run, tmp_path):
     with pytest.raises(ArgumentError, match="format must be one of onnx, torch, safetensors"):
         export(digits_run, tmp_path / "x", format="keras")
     with pytest.raises(ArgumentError, match="which must be one of"):
         export(digits_run, tmp_path / "x", which="last")
-    with pytest.raises(DataError, match="is no run"):
+    with pytest.raises(DataError, match="is not a run"):
         export(tmp_path / "nowhere", tmp_path / "x")
     (tmp_path / "folder").mkdir()
     with pytest.raises(ImaeError, match=r"folder: cannot be written \(Is a directory\)"):

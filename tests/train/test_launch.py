@@ -393,7 +393,7 @@ def test_a_finished_run_is_left_alone_and_not_overwritten(configure):
 
 
 def test_resume_needs_a_run(tmp_path):
-    with pytest.raises(DataError, match="is no run"):
+    with pytest.raises(DataError, match="is not a run"):
         resume(tmp_path / "nothing")
 
 

@@ -10,6 +10,7 @@ from imae.errors import ArgumentError, DataError, ImaeError
 from imae.models import build
 from imae.records import RunFolder
 from imae.train import Run, build_config, train
+from imae.train.checkpoint import load_tensors, save_tensors
 from imae.train.predict import (
     Predictions,
     check_output,
@@ -169,8 +170,48 @@ def test_a_file_that_cannot_be_written(odd, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.csv"]
 
 
+def test_predictions_are_not_overwritten_unasked(odd, tmp_path):
+    save_predictions(odd, tmp_path / "new.csv")
+    before = (tmp_path / "new.csv").read_bytes()
+    (tmp_path / "new.csv").write_text("mine")
+    with pytest.raises(ArgumentError, match="exists already"):
+        save_predictions(odd, tmp_path / "new.csv")
+    save_predictions(odd, tmp_path / "new.csv", overwrite=True)
+    assert (tmp_path / "new.csv").read_bytes() == before
+
+
+def test_the_best_weights_are_used_by_default(configure):
+    run = train(configure(train={"epochs": 2}))
+    final = load_tensors(run.path / "weights" / "final.pt")
+    final["network"] = {key: torch.zeros_like(value) for key, value in final["network"].items()}
+    save_tensors(run.path / "weights" / "final.pt", final)
+    rows = np.zeros((3, 6, 6), np.uint8)
+    best = predict(run, rows, which="best").probabilities
+    np.testing.assert_array_equal(predict(run, rows).probabilities, best)
+    assert (predict(run, rows, which="final").probabilities != best).any()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"input_shape": [1, 7, 7]},
+        {"input_shape": None},
+        {"class_names": 3},
+        {"preparation": []},
+        {"preparation": {"kind": "images", "mean": "a", "std": [1.0]}},
+        {"preparation": {"kind": "tensors", "shape": [10**9, 10**9, 10**9]}},
+        {"class_names": ["only one"]},
+    ],
+)
+def test_a_damaged_preparation_is_one_line(configure, damage):
+    run = train(configure(train={"epochs": 1}))
+    run.folder.write_preparation({**run.folder.preparation(), **damage})
+    with pytest.raises(DataError, match=r"is damaged|do not belong together"):
+        predict(run, np.zeros((3, 6, 6), np.uint8))
+
+
 def test_no_run_and_a_run_without_weights(digits_run, tmp_path):
-    with pytest.raises(DataError, match="nowhere is no run"):
+    with pytest.raises(DataError, match="nowhere is not a run"):
         predict(tmp_path / "nowhere", "digits")
     started = RunFolder(tmp_path / "started")
     started.write_config(digits_run.folder.config())

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from imae.data.images import channel_statistics
 from imae.errors import ArgumentError, MissingExtraError
 from imae.models import build
 from imae.noise import symmetric
@@ -138,3 +139,43 @@ def test_the_transition_is_that_of_the_noise_or_counted(configure):
     # Noise upon noise: the truth, the label that was given, the label that is given now.
     twice = prepare(configure(noise="symmetric:0.5")).transition
     np.testing.assert_allclose(twice, counted @ drawn)
+
+
+@pytest.mark.parametrize("settings", [{"hold_out": 0.3}, {"hold_out": 0.0, "rows": 20}])
+def test_the_scale_is_that_of_the_rows_trained_on(configure, tmp_path, settings):
+    path = tmp_path / "table.npz"
+    labels = np.arange(40) % 2
+    np.savez(path, x=np.arange(80.0).reshape(40, 2), y=labels)
+    data = {"name": str(path), "options": {}, **settings}
+    kept = prepare(configure(data=data)).train
+    left_out = np.setdiff1d(np.arange(40), kept.row_ids.astype(int))
+    values = np.arange(80.0).reshape(40, 2)
+    values[left_out] = 1e6
+    np.savez(path, x=values, y=labels)
+    prepared = prepare(configure(data=data))
+    assert prepared.train.row_ids.tolist() == kept.row_ids.tolist()
+    np.testing.assert_array_equal(prepared.train.inputs.values, kept.inputs.values)
+    np.testing.assert_allclose(prepared.train.inputs.values.std(0), 1, rtol=1e-5)
+
+
+def test_trusted_rows_do_not_set_the_scale(configure, tmp_path):
+    path = tmp_path / "images.npz"
+    pixels = np.random.Generator(np.random.PCG64(1)).integers(0, 255, (60, 6, 6), dtype=np.uint8)
+    np.savez(path, x=pixels, y=np.arange(60) % 3)
+    data = {"name": str(path), "options": {}, "hold_out": 0.0, "trusted": 30}
+    prepared = prepare(configure(data=data, noise="symmetric:0.2"))
+    kept = pixels[prepared.train.row_ids.astype(int)][:, None]
+    assert (prepared.train.inputs.mean, prepared.train.inputs.std) == channel_statistics(kept)
+    assert prepared.trusted.inputs.mean == prepared.train.inputs.mean
+
+
+def test_the_noise_of_the_validation_part_is_not_that_of_another_run(configure, tmp_path):
+    path = tmp_path / "parts.npz"
+    split = np.repeat(["train", "validation"], 200)
+    np.savez(path, x=np.ones((400, 2)), y=np.arange(400) % 4, split=split)
+    data = {"name": str(path), "options": {}}
+    first, second = (
+        prepare(configure(data=data, noise="symmetric:0.5", seed=seed)) for seed in (1, 2)
+    )
+    # The labels of both parts are the same, so one seed would give one and the same noise.
+    assert (first.validation.labels != second.train.labels).any()

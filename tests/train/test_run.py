@@ -34,7 +34,8 @@ def test_the_network_comes_back_as_it_was_saved(run):
     for name, tensor in network.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor)
     with pytest.raises(DataError, match=r"final\.pt"):
-        run.load_model()
+        run.load_model("final")
+    assert torch.equal(run.load_model().state_dict()[name], tensor), "the best by default"
 
 
 def test_weights_of_another_network_are_one_line(run):
@@ -73,7 +74,7 @@ def test_a_folder_alone_imports_no_code(run, tmp_path, monkeypatch):
 
 
 def test_a_folder_without_a_run_is_one_line(tmp_path):
-    with pytest.raises(DataError, match="is no run"):
+    with pytest.raises(DataError, match="is not a run"):
         Run(tmp_path)
 
 

@@ -83,3 +83,28 @@ def test_a_batch_of_one_row_is_refused_before_it_comes_where_it_cannot_be_normal
 def test_losses_are_summed_in_double_precision_where_there_is_any():
     assert sum_dtype(torch.device("cpu")) == torch.float64
     assert sum_dtype(torch.device("mps")) == torch.float32
+
+
+def test_a_second_network_is_not_the_first_of_another_run(configure, fabric):
+    method = {"name": "co_teaching"}
+    one = setup(configure(method=method, seed=1), fabric, QuietDisplay()).learner.networks
+    two = setup(configure(method=method, seed=2), fabric, QuietDisplay()).learner.networks
+    weights = [next(network.parameters()) for network in (*one, *two)]
+    for number, weight in enumerate(weights):
+        assert not any(torch.equal(weight, other) for other in weights[number + 1 :])
+
+
+def test_small_work_is_done_by_one_thread(configure, fabric, monkeypatch):
+    torch.set_num_threads(2)
+    config = configure(machine={"threads": None})
+    assert setup(config, fabric, QuietDisplay()).config.machine.threads == 1
+    monkeypatch.setattr("imae.train.setup.SMALL_WORK", 0)
+    assert setup(config, fabric, QuietDisplay()).config.machine.threads == 2
+
+
+def test_paths_are_stored_as_absolute_ones(configure, fabric, arrays, monkeypatch):
+    monkeypatch.chdir(arrays.parent)
+    state = setup(configure(data={"name": arrays.name}), fabric, QuietDisplay())
+    assert state.config.data.name == str(arrays)
+    state = setup(configure(data={"name": "digits", "options": {}}), fabric, QuietDisplay())
+    assert state.config.data.name == "digits"

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from imae.errors import DataError, ImaeError
-from imae.train.dynamics import Watch
+from imae.train.dynamics import Watch, remedies
 
 IDS = np.array(["a", "b"])
 INPUTS = torch.ones(2, 1, 2, 2)
 
 
 def watching(losses, largest=1.0):
-    watch = Watch(torch.device("cpu"))
+    watch = Watch(torch.device("cpu"), remedies(0.1, {"window_high": None}))
     watch.see(torch.tensor(losses), torch.tensor([[largest, 0.0], [0.0, -1.0]]))
     return watch
 

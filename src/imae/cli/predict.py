@@ -19,7 +19,12 @@ def predict(
         ..., help="New rows, with or without labels: a path, or the name of a data set."
     ),
     out: Path = typer.Option(Path("predictions.csv"), help="File to write, .csv or .parquet."),
-    which: str = typer.Option("final", help="Weights: final, or best on the held-out labels."),
+    which: str | None = typer.Option(
+        None,
+        show_default="best, if rows were held out",
+        help="Weights: best on the held-out labels, or final.",
+    ),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
     root: Path | None = typer.Option(
         None, help="Folder that holds a named data set, or all images of a path."
     ),
@@ -40,8 +45,8 @@ def predict(
     from imae.train.predict import check_output, save_predictions
     from imae.train.predict import predict as predict_rows
 
-    check_output(out)  # before the work, not after it
     refuse_overwriting(data, out)
+    check_output(out, overwrite=overwrite)  # before the work, not after it
     bar = Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
     task = bar.add_task("rows", total=None)
 
@@ -55,7 +60,7 @@ def predict(
         )
     finally:
         bar.stop()
-    save_predictions(predictions, out)
+    save_predictions(predictions, out, overwrite=overwrite)
     counts = np.bincount(predictions.labels, minlength=len(predictions.class_names))
     most = [each for each in np.argsort(-counts, kind="stable") if counts[each] > 0]
     shown = [
@@ -70,7 +75,12 @@ def export(
     run: Path = typer.Argument(..., help="Run folder of `imae train`."),
     format: str = typer.Option("onnx", help="onnx, torch or safetensors."),
     out: Path = typer.Option(..., help="File to write."),
-    which: str = typer.Option("final", help="Weights: final, or best on the held-out labels."),
+    which: str | None = typer.Option(
+        None,
+        show_default="best, if rows were held out",
+        help="Weights: best on the held-out labels, or final.",
+    ),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
     model: str | None = typer.Option(
         None, help="The run's network, if it is a function of your own: package.module:function."
     ),
@@ -83,5 +93,5 @@ def export(
     from imae.train import Run
     from imae.train.export import export as export_run
 
-    export_run(Run(run, model=model), out, format=format, which=which)
+    export_run(Run(run, model=model), out, format=format, which=which, overwrite=overwrite)
     typer.echo(f"wrote {out}")

@@ -57,7 +57,9 @@ def train(
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any setting, such as optimizer.momentum=0.95."
     ),
-    resume: Path | None = typer.Option(None, help="Run folder to resume."),
+    resume: Path | None = typer.Option(
+        None, help="Run folder to resume; --epochs or --steps lengthen the run."
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would run, and how long."),
 ) -> None:
     """Train on DATA, whose labels may be wrong.
@@ -98,11 +100,15 @@ def train(
 def _resume(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
     from imae.train import resume as resume_run
 
-    model = flags.pop("model.name")
-    is_code = isinstance(model, str) and ":" in model  # which a run folder alone does not import
+    model, data = flags.pop("model.name"), flags.pop("data.name")
+    budget: dict[str, Any] = {key: flags.pop(f"train.{key}") for key in ("epochs", "steps")}
+    is_code = isinstance(model, str) and ":" in model  # a run folder by itself imports no code
     if has_others or any(value is not None for value in flags.values()) or (model and not is_code):
-        raise ArgumentError("--resume goes on with the settings of the run; give no others")
-    run = resume_run(path, show=True, model=str(model) if is_code else None)
+        raise ArgumentError(
+            "--resume continues with the settings of the run; besides it only DATA, if that was "
+            "moved, and --epochs or --steps, to lengthen the run, can be given"
+        )
+    run = resume_run(path, data, str(model) if is_code else None, **budget, show=True)
     _report(run.path, run.result)
 
 

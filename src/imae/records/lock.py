@@ -11,9 +11,10 @@ from imae.records.files import explained_writing
 
 # What a run writes before its configuration, which makes the folder a run.
 _STARTED = {"lock", "env.json", "labels.npz", "held_labels.npz", "preparation.json"}
-# Names of files that were being written when a process was killed; see ``whole_file``.
-_UNFINISHED = {
-    ".": r"[a-z_]+\.(json|jsonl|npz|csv)|[a-z]+-id\.txt",
+# Names of the files that a run writes, by folder.
+_OWN = {
+    ".": r"(config|env|preparation|progress|result)\.json|history\.(jsonl|csv)|(held_)?labels\.npz"
+    r"|(wandb|mlflow)-id\.txt|lock",
     "checkpoints": r"step-\d{9,}\.(pt|json)",
     "dynamics": r"(epoch|held)-\d{5,}\.npz",
     "weights": r"(best|final)\.(pt|json)",
@@ -38,6 +39,21 @@ def check_free(folder: Path) -> None:
             f"{folder}: holds files but no run, such as {other}; choose another --out, or an "
             "empty folder"
         )
+
+
+def is_of_run(path: Path) -> bool:
+    """Whether a file is one that the run in its folder wrote.
+
+    Examples:
+        >>> is_of_run(Path("not_a_run/config.json"))
+        False
+    """
+    for part, names in _OWN.items():
+        folder = path.parent if part == "." else path.parent.parent
+        is_there = path.parent.name == part or part == "."
+        if is_there and (folder / "config.json").is_file() and re.fullmatch(names, path.name):
+            return True
+    return False
 
 
 @contextlib.contextmanager
@@ -79,18 +95,18 @@ def hold(folder: Path) -> Iterator[None]:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    for name in _UNFINISHED:
+    for name in _OWN:
         for path in (folder / name).glob(".*.tmp"):
             if _is_unfinished(path, name):
                 path.unlink(missing_ok=True)
 
 
 def _is_unfinished(path: Path, part: str) -> bool:
-    return re.fullmatch(rf"\.({_UNFINISHED[part]})\.\w{{8}}\.tmp", path.name) is not None
+    return re.fullmatch(rf"\.({_OWN[part]})\.\w{{8}}\.tmp", path.name) is not None
 
 
 def _is_environment(path: Path) -> bool:
-    """Whether a run wrote this file, before it was interrupted."""
+    """Whether a run wrote this file before it was interrupted."""
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):

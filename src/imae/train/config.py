@@ -133,6 +133,11 @@ class TrainConfig(_Section):
     clip: float | None = Field(
         default=None, gt=0, description="Largest norm of the whole gradient."
     )
+    early_stop: Literal["label_wave"] | None = Field(
+        default=None,
+        description="label_wave: stop after the epoch in which the fewest predictions changed, "
+        "before wrong labels are memorised; needs no held-out rows.",
+    )
     average: float | None = Field(
         default=None,
         gt=0,
@@ -153,7 +158,7 @@ class OptimizerConfig(_Section):
     name: Literal["sgd", "momentum", "nesterov", "adam"] = Field(
         default="nesterov", description="sgd, momentum, nesterov or adam."
     )
-    lr: float = Field(default=0.05, gt=0, description="Learning rate.")
+    lr: float = Field(default=0.05, gt=0, lt=1e30, description="Learning rate.")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="For momentum and nesterov.")
     weight_decay: float = Field(default=5e-4, ge=0, description="Pull of the weights towards zero.")
     delta: float = Field(default=1e-8, gt=0, description="What Adam adds to its denominator.")

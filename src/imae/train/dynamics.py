@@ -1,6 +1,8 @@
 """What each training step shows: every row's margin and weight, and numbers that go wrong."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor
 
 from imae.errors import DataError, ImaeError
 from imae.records import EpochDynamics
+from imae.records.measures import HELD_OUT
 
 
 class Dynamics:
@@ -45,7 +48,7 @@ class Dynamics:
         return self._shown
 
     def restore(self, state: Tensor) -> None:
-        """Goes on from the state of a checkpoint."""
+        """Continues from the state of a checkpoint."""
         self._shown.copy_(state)
 
     @staticmethod
@@ -59,11 +62,124 @@ class Dynamics:
             weight=np.where(is_seen, weight, np.float32(math.nan)).astype(np.float32),
         )
 
+    @staticmethod
+    def from_record(record: EpochDynamics) -> Tensor:
+        """The state of an epoch that was written, to continue it."""
+        is_seen = record.predicted >= 0
+        columns = (record.margin, record.predicted, record.weight, is_seen)
+        return torch.stack([torch.from_numpy(np.where(is_seen, each, 0.0)) for each in columns])
+
+
+_SMOOTHED = 3  # epochs
+_PATIENCE = 3  # epochs
+
+
+def changed_share(before: NDArray[np.int32], now: NDArray[np.int32]) -> float:
+    """Share of the rows whose predicted class changed, of those seen (not negative) both times.
+
+    Examples:
+        >>> changed_share(np.array([0, 1, 2, -1]), np.array([0, 1, 1, 1]))
+        0.3333333333333333
+    """
+    is_seen = (before >= 0) & (now >= 0)
+    return float((before != now)[is_seen].mean()) if is_seen.any() else 1.0
+
+
+def label_wave(changes: Sequence[float]) -> tuple[int | None, bool]:
+    """The epoch before wrong labels begin to be memorised, from predictions only.
+
+    While right labels are learned, the predictions of fewer and fewer training rows change from
+    one epoch to the next; as wrong ones are memorised, more change again. The epoch is the first
+    local minimum of the share of changed predictions, averaged over 3 epochs; it counts as one
+    when no lower value follows within 3 epochs.
+
+    Args:
+        changes: ``changed_share`` of each epoch against the one before, from the second epoch on.
+
+    Returns:
+        The epoch of the lowest value up to that minimum, counted from 1, or None if there are
+        fewer than four epochs; and whether the minimum has been passed.
+
+    Examples:
+        >>> label_wave([0.5, 0.3, 0.2, 0.1, 0.2, 0.3, 0.4])
+        (6, False)
+        >>> label_wave([0.5, 0.3, 0.2, 0.1, 0.2, 0.3, 0.4, 0.4])
+        (6, True)
+
+    Reference:
+        Yuan, Feng and Liu, "Early Stopping Against Label Noise Without Validation Data", ICLR 2024.
+    """
+    lowest, epoch = math.inf, None
+    for end in range(_SMOOTHED, len(changes) + 1):
+        smoothed = sum(changes[end - _SMOOTHED : end]) / _SMOOTHED
+        if smoothed < lowest:
+            lowest, epoch = smoothed, end + 1
+        elif epoch is not None and end + 1 - epoch >= _PATIENCE:
+            return epoch, True
+    return epoch, False
+
+
+_LONG_ENOUGH = 20  # epochs
+_STILL_RISING = 0.03
+
+
+def closing_hints(
+    history: Sequence[Mapping[str, Any]],
+    predicted: NDArray[np.int32] | None,
+    class_names: Sequence[str],
+    *,
+    epochs: float,
+) -> list[str]:
+    """What an experienced person would say about a run that has ended, a line each.
+
+    Args:
+        history: One row for each evaluation.
+        predicted: Predicted class of every row in the last epoch, negative for a row not seen.
+        class_names: Names of the classes.
+        epochs: Epochs that were trained.
+    """
+    hints = []
+    seen = np.unique(predicted[predicted >= 0]) if predicted is not None else np.zeros(0)
+    if len(seen) == 1 and len(class_names) > 1:
+        hints.append(
+            f"every row is predicted as {class_names[int(seen[0])]!r}: nothing was learned; try "
+            "another optimizer.lr, more epochs or another method"
+        )
+    key = next(
+        (key for key in (HELD_OUT.key, "train_accuracy") if history[-1].get(key) is not None), None
+    )
+    if key is not None and epochs < _LONG_ENOUGH and len(history) > 1:
+        half, last = history[(len(history) - 1) // 2][key], history[-1][key]
+        if half is not None and last - half > _STILL_RISING:
+            hints.append(
+                f"accuracy rose from {half:.1%} to {last:.1%} in the second half of the run; train "
+                "longer: robust losses learn more slowly than cross entropy"
+            )
+    return hints
+
 
 LARGE_LOGIT = 1e4
-_REMEDIES = (
-    "try a smaller optimizer.lr, or the method's options normalize=batch, bound=5 or window_high=8"
-)
+_STABILISING = {"cap": "cap=0.75", "bound": "bound=5", "window_high": "window_high=8"}
+
+
+def remedies(lr: float, arguments: Mapping[str, Any]) -> str:
+    """What helps against numbers that grow too large.
+
+    Args:
+        lr: Learning rate.
+        arguments: All parameters of the method, with those that are not given.
+
+    Examples:
+        >>> remedies(0.1, {"bound": None})
+        "try a smaller optimizer.lr (now 0.1), or the method's option bound=5"
+        >>> remedies(0.1, {"cap": 0.75, "bound": None})
+        'try a smaller optimizer.lr (now 0.1)'
+    """
+    advice = f"try a smaller optimizer.lr (now {lr:g})"
+    if any(arguments.get(name) is not None for name in _STABILISING):
+        return advice
+    options = [text for name, text in _STABILISING.items() if name in arguments]
+    return advice + (f", or the method's option {' or '.join(options)}" if options else "")
 
 
 class Watch:
@@ -72,9 +188,11 @@ class Watch:
     Args:
         device: Where the run computes. On a CPU every step is read; elsewhere reading would make
             the host wait for the device, so it is done now and then.
+        advice: What helps against numbers that grow too large.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, advice: str = "") -> None:
+        self.advice = advice
         self.is_reading_cheap = device.type == "cpu"
         self._largest = torch.zeros((), device=device)
         self._is_finite = torch.ones((), dtype=torch.bool, device=device)
@@ -109,8 +227,8 @@ class Watch:
             is_bad = ~inputs.isfinite().flatten(1).all(1)
             if bool(is_bad.any()):
                 row = str(row_ids[int(is_bad.int().argmax())])
-                raise DataError(f"row {row!r} holds a number that is not finite; mend or remove it")
-        raise ImaeError(f"the loss is not finite after {step} steps; {_REMEDIES}")
+                raise DataError(f"row {row!r} holds a number that is not finite; fix or remove it")
+        raise ImaeError(f"the loss is not finite after {step} steps; {self.advice}")
 
     def growth(self) -> str | None:
         """One line if the logits have grown very large, the first time; else None."""
@@ -118,5 +236,5 @@ class Watch:
             return None
         self.has_warned = True
         return (
-            f"logits have grown beyond {LARGE_LOGIT:g}, and the run may not end well; {_REMEDIES}"
+            f"logits have grown beyond {LARGE_LOGIT:g}, and the run may not end well; {self.advice}"
         )

@@ -15,7 +15,7 @@ import torch
 from imae._checks import check_choice
 from imae.errors import ArgumentError, import_extra
 from imae.models import Network
-from imae.train.predict import load_network, write_bytes
+from imae.train.predict import check_overwriting, load_network, write_bytes
 from imae.train.preparation import read_preparation
 from imae.train.run import Run
 
@@ -27,13 +27,14 @@ def export(
     path: str | os.PathLike[str],
     *,
     format: str = "onnx",
-    which: str = "final",
+    which: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Writes the network of a run, in evaluation mode, for use without imae.
 
     ``onnx`` is a graph for ONNX runtimes; ``torch`` an exported program for ``torch.export.load``,
     which needs none of imae's code either; both take prepared inputs ``x``, shape (N, ...) for any
-    N, and give logits, shape (N, C). ``safetensors`` holds the weights alone, by name.
+    N, and give logits, shape (N, C). ``safetensors`` holds only the weights, by name.
 
     All of them carry what is needed around the network, each as JSON text: ``class_names``,
     ``input_shape``, ``model`` and ``preparation``, which says how rows become inputs. It is found
@@ -41,12 +42,13 @@ def export(
 
     Args:
         run: The run, or its folder.
-        path: File to write, or to replace.
+        path: File to write.
         format: "onnx", "torch" or "safetensors".
-        which: "final", or "best" on the held-out labels.
+        which: "best" on the held-out labels, or "final"; by default the best if there is one.
+        overwrite: Whether a file that exists is replaced.
 
     Raises:
-        ArgumentError: If the format is unknown, or the network cannot be traced.
+        ArgumentError: If the format is unknown, the file exists, or the network cannot be traced.
         DataError: If there is no trained run.
         ImaeError: If the file cannot be written.
 
@@ -65,6 +67,7 @@ def export(
         ['digits.safetensors']
     """
     check_choice("format", format, tuple(_WRITERS))
+    check_overwriting(Path(path), overwrite=overwrite)
     run = run if isinstance(run, Run) else Run(run)
     network = load_network(run, which)
     facts = describe(run)
@@ -104,9 +107,19 @@ def _onnx(network: Network, shape: Sequence[int], texts: Mapping[str, str]) -> b
     for node in exported.model.graph.all_nodes():
         node.metadata_props.clear()  # paths of this machine
     model = exported.model_proto
+    _name_rows(model.graph)
     onnx.helper.set_model_props(model, dict(texts))
     content: bytes = model.SerializeToString(deterministic=True)
     return content
+
+
+def _name_rows(graph: Any) -> None:
+    """Calls the dimension of the rows "batch"; the exporter calls it s and a number."""
+    made_up = graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param == made_up:
+                dimension.dim_param = "batch"
 
 
 def _torch(network: Network, shape: Sequence[int], texts: Mapping[str, str]) -> bytes:

@@ -1,19 +1,20 @@
 """What a run writes as it trains: evaluations, dynamics, checkpoints, progress."""
 
-import math
 import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from imae.errors import DataError
+from imae.errors import ArgumentError
 from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.records.measures import HELD_OUT, TEST
 from imae.train.checkpoint import load_checkpoint, save_checkpoint, save_tensors
 from imae.train.display import Display, Logger, build_loggers
-from imae.train.dynamics import Dynamics
+from imae.train.dynamics import Dynamics, changed_share, closing_hints, label_wave
 from imae.train.evaluate import evaluate, held_dynamics
 from imae.train.machine import describe as describe_machine
+from imae.train.preparation import check_same_data
 from imae.train.rows import describe as describe_rows
 from imae.train.state import State
 
@@ -33,6 +34,8 @@ class Journal:
         self.display = display
         self._loggers: list[Logger] = []
         self._last_progress = 0.0
+        self._predicted: NDArray[np.int32] | None = None  # in the last epoch
+        self._changes: list[float] = []  # for ``label_wave``
 
     def begin(self, state: State, *, is_resumed: bool) -> None:
         """Writes what is being run, or restores a run that was interrupted.
@@ -45,17 +48,12 @@ class Journal:
             DataError: If the data is no longer what the run was started on.
         """
         if is_resumed:
-            _check_same_labels(self.run.labels(), _labels(state), self.run)
             described = describe_rows(state.prepared, state.config.data.features)
-            _check_same_inputs(self.run.preparation(), described, self.run)
+            check_same_data(self.run, _labels(state), described)
             content = load_checkpoint(self.run.checkpoints, self.display.say)
             if content is not None:
                 state.restore(content)
-            if state.is_first:
-                epochs, begun = divmod(state.step, state.steps_per_epoch)
-                if begun and state.step == state.total_steps:
-                    epochs += 1  # the last epoch was cut short, and is written
-                self.run.truncate(step=state.step, num_epochs=epochs)
+            self._continue(state)
         elif state.is_first:
             threads = state.config.machine.threads
             assert threads is not None
@@ -69,6 +67,33 @@ class Journal:
                 self._loggers = build_loggers(state.config.log, self.run, state.step)
             self._progress(state, "running")
         self.display.start(state.step, state.total_steps)
+
+    def _continue(self, state: State) -> None:
+        """Removes what was written after the checkpoint, and records a longer budget."""
+        stored, train = self.run.config()["train"], state.config.train
+        is_longer = (stored["epochs"], stored["steps"]) != (train.epochs, train.steps)
+        if is_longer and state.total_steps <= state.step:
+            raise ArgumentError(
+                f"{self.run.path}: has trained {state.step} steps already; give more than "
+                f"{state.step / state.steps_per_epoch:g} epochs"
+            )
+        epochs, begun = divmod(state.step, state.steps_per_epoch)
+        is_cut_short = bool(begun) and epochs + 1 in self.run.epochs()
+        if state.is_first and is_longer:
+            if is_cut_short:  # its rows count for the epoch that now continues
+                state.dynamics.restore(Dynamics.from_record(self.run.dynamics(epochs + 1)))
+            budget = {"step": state.step, "total_steps": state.total_steps}
+            env = self.run.env()
+            self.run.write_env({**env, "lengthened": [*env.get("lengthened", []), budget]})
+            self.run.write_config(state.config.model_dump(mode="json"))
+        if state.is_first:
+            is_complete = is_cut_short and state.step == state.total_steps
+            self.run.truncate(step=state.step, num_epochs=epochs + is_complete)
+        if train.early_stop is not None:
+            for epoch in self.run.epochs()[:epochs]:
+                self._note(self.run.dynamics(epoch).predicted)
+            if self._wave(state)[1]:
+                state.total_steps = state.step
 
     def advanced(self, state: State) -> None:
         """Records that a step is done."""
@@ -91,10 +116,38 @@ class Journal:
         """
         whole = state.ranks.total(state.dynamics.state())
         held = held_dynamics(state)
+        record = Dynamics.record(whole)
+        self._note(record.predicted)
         if state.is_first:
-            self.run.write_dynamics(epoch + 1, Dynamics.record(whole), held)
+            self.run.write_dynamics(epoch + 1, record, held)
         state.dynamics.clear()
         return held
+
+    def stops_early(self, state: State) -> bool:
+        """Whether the run ends after this epoch; keeps the weights of the best one so far.
+
+        Which epoch is the best is decided by held-out labels where rows are held out.
+        """
+        epoch, is_over = self._wave(state)
+        if epoch == state.step // state.steps_per_epoch and state.prepared.validation is None:
+            self._save_weights("best", state)
+        if is_over:
+            state.total_steps = state.step
+            self.display.say(f"stopped early: predictions changed least in epoch {epoch}")
+        return is_over
+
+    def _note(self, predicted: NDArray[np.int32]) -> None:
+        if self._predicted is not None:
+            self._changes.append(changed_share(self._predicted, predicted))
+        self._predicted = predicted
+
+    def _wave(self, state: State) -> tuple[int | None, bool]:
+        """See ``label_wave``; each stage of a run in two stages counts by itself."""
+        skipped = 0
+        if state.restart is not None and state.step > state.restart.epoch * state.steps_per_epoch:
+            skipped = state.restart.epoch
+        epoch, is_over = label_wave(self._changes[skipped:])
+        return None if epoch is None else epoch + skipped, is_over
 
     def evaluation(self, state: State, held: EpochDynamics | None) -> None:
         """Measures and writes a row of the history; keeps the weights if they are the best.
@@ -147,8 +200,10 @@ class Journal:
         self._save_weights("final", state)
         if not state.is_first:
             return
+        history = _of_last_stage(self.run.history(), state)
+        epoch = None if state.config.train.early_stop is None else self._wave(state)[0]
         result = {
-            **summary(_of_last_stage(self.run.history(), state)),
+            **summary(history, best_step=None if epoch is None else epoch * state.steps_per_epoch),
             "steps": state.step,
             "seconds": state.elapsed(),
             "seconds_per_step": state.step_seconds / state.step,
@@ -156,6 +211,9 @@ class Journal:
         }
         self.run.write_result(result)
         self._progress(state, "finished")
+        names, epochs = state.prepared.train.class_names, state.step / state.steps_per_epoch
+        for line in closing_hints(history, self._predicted, names, epochs=epochs):
+            self.display.say(line)
 
     def close(self) -> None:
         """Ends the logs and the display."""
@@ -186,12 +244,13 @@ class Journal:
             )
 
 
-def summary(history: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(history: list[dict[str, Any]], best_step: int | None = None) -> dict[str, Any]:
     """The best and the final row of a history, apart.
 
     ``best`` has the highest accuracy on the held-out labels, as a user without clean data would
     choose; ``best_test`` has the highest test accuracy, the paper's "Best". Of equal ones the
-    first counts; without a held-out part ``best`` is ``best_test``, and without both it is final.
+    first counts; without a held-out part ``best`` is the row of ``best_step``, without that
+    ``best_test``, and without any of them it is final.
 
     Examples:
         >>> rows = [{"step": 1, "test_accuracy": 0.9, "validation_accuracy": 0.4},
@@ -201,20 +260,19 @@ def summary(history: list[dict[str, Any]]) -> dict[str, Any]:
     """
     final = history[-1]
     best_test = _highest(history, TEST.key)
-    best = _highest(history, HELD_OUT.key) or best_test or final
+    chosen = next((row for row in history if row["step"] == best_step), None)
+    best = _highest(history, HELD_OUT.key) or chosen or best_test or final
     return {"best": best, "best_test": best_test, "final": final}
 
 
 def _of_last_stage(history: list[dict[str, Any]], state: State) -> list[dict[str, Any]]:
     """The rows after a restart: before it another network was trained on another loss."""
-    if state.restart is None:
-        return history
-    border = state.restart.epoch * state.steps_per_epoch
+    border = 0 if state.restart is None else state.restart.epoch * state.steps_per_epoch
     return [row for row in history if row["step"] > border] or history
 
 
 def _highest(history: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
-    known = [row for row in history if row[name] is not None]
+    known = [row for row in history if row.get(name) is not None]
     return max(known, key=lambda row: float(row[name]), default=None)
 
 
@@ -240,40 +298,3 @@ def _held_labels(state: State) -> RunLabels | None:
         np.array(parts[0].class_names),
         np.concatenate(clean) if len(clean) == len(parts) else None,
     )
-
-
-def _check_same_labels(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
-    if len(before.given) == len(now.given):
-        changed = (before.row_ids != now.row_ids) | (before.given != now.given)
-        if not changed.any():
-            return
-        row = f"row {str(now.row_ids[int(changed.argmax())])!r} differs"
-    else:
-        row = f"{len(now.given)} rows instead of {len(before.given)}"
-    raise DataError(f"{run.path}: the data is not what this run was started on: {row}")
-
-
-def _check_same_inputs(before: dict[str, Any], now: dict[str, Any], run: RunFolder) -> None:
-    """Compares the content of every part of the data, and how rows are prepared."""
-    hashes = before.get("content", {})  # runs of earlier versions have none
-    for part in hashes.keys() | (now["content"].keys() if hashes else set()):
-        if hashes.get(part) != now["content"].get(part):
-            raise DataError(
-                f"{run.path}: the data is not what this run was started on: the {part} part differs"
-            )
-    for key in ("class_names", "input_shape", "preparation"):
-        if not _is_close(before.get(key), now[key]):
-            raise DataError(
-                f"{run.path}: the data is not what this run was started on: its {key} differs"
-            )
-
-
-def _is_close(before: Any, now: Any) -> bool:
-    """Whether nested values are equal; numbers may differ in the digits that machines differ in."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        return before.keys() == now.keys() and all(_is_close(before[key], now[key]) for key in now)
-    if isinstance(before, list) and isinstance(now, list):
-        return len(before) == len(now) and all(map(_is_close, before, now))
-    if isinstance(before, float) and isinstance(now, float):
-        return math.isclose(before, now, rel_tol=1e-6, abs_tol=1e-9)
-    return bool(before == now)

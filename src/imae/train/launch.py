@@ -74,11 +74,15 @@ def resume(
     data: object = None,
     model: str | nn.Module | None = None,
     *,
+    epochs: int | None = None,
+    steps: int | None = None,
     show: bool = False,
 ) -> Run:
     """Continues a run from its last checkpoint; a run that has finished is left as it is.
 
-    The result is bit for bit that of a run which was never interrupted.
+    The result is bit for bit that of a run which was never interrupted. With a larger budget it
+    is not: the run is lengthened, and from the checkpoint on the learning rate follows the
+    schedule of the new length.
 
     Args:
         path: The run folder.
@@ -86,6 +90,8 @@ def resume(
             They must have the same content.
         model: The network again, if it was given in Python; its name, if it is a function of
             your own. See ``Run``.
+        epochs: A larger number of epochs, to lengthen the run.
+        steps: A larger number of steps, to lengthen the run.
         show: Whether to show progress on the error stream.
 
     Raises:
@@ -93,9 +99,14 @@ def resume(
         ImaeError: As from ``train``, or if the folder does not hold a run.
     """
     run = Run(path, model=model)
-    if run.result is None:
+    budget = (run.config.train.epochs, run.config.train.steps)
+    is_longer = (epochs, steps) not in ((None, None), budget)
+    if run.result is None or is_longer:
         run.refuse_code()
         rows, config = None, run.config
+        if is_longer:
+            longer = {**config.train.model_dump(), "epochs": epochs, "steps": steps}
+            config = build_config({**config.model_dump(), "train": longer})
         if data is not None:
             rows, config = _given_data(config, data)
         elif config.data.from_python:

@@ -149,13 +149,16 @@ def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -
     if to_evaluate or to_save or _is_read(state):
         state.watch.check_finite(state.step)
         journal.growth(state)
+    if to_evaluate or to_save or is_epoch_end:
+        state.check_weights()
     if is_epoch_end:
         state.method.share()
         state.method.end_epoch(epoch)
     held = journal.dynamics(state, epoch) if is_epoch_end or is_last else None
-    if to_evaluate:
+    is_stopped = is_epoch_end and train.early_stop is not None and journal.stops_early(state)
+    if to_evaluate or is_stopped:
         journal.evaluation(state, held)
-    if to_save:
+    if to_save or is_stopped:
         journal.checkpoint(state)
     journal.advanced(state)
 

@@ -157,6 +157,14 @@ def whole(content: Any) -> Any:
     return content
 
 
+def local(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Tensors of floating point; of divided ones the part that this rank has."""
+    from torch.distributed.tensor import DTensor
+
+    parts = [each.to_local() if isinstance(each, DTensor) else each for each in tensors]
+    return [each for each in parts if each.is_floating_point()]
+
+
 def divided(content: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Whole tensors by name, divided as those of the same names are; all ranks must call it."""
     return {name: _divide(tensor, like[name]) for name, tensor in content.items()}

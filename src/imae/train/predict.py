@@ -18,6 +18,7 @@ from imae.data.preparation import standardise
 from imae.errors import ArgumentError, DataError, ImaeError, import_extra
 from imae.models import Network
 from imae.records.files import whole_file
+from imae.records.lock import is_of_run
 from imae.train.preparation import Preparation, frozen_features, read_preparation
 from imae.train.run import Run
 
@@ -49,7 +50,7 @@ def predict(
     run: Run | str | os.PathLike[str],
     data: object,
     *,
-    which: str = "final",
+    which: str | None = None,
     root: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Predictions:
@@ -63,7 +64,7 @@ def predict(
         data: Name of a known set, whose test rows are taken, or a path: a folder of images, a CSV
             or Parquet file, or a ``.npz`` or ``.npy`` file. Labels in it are not read. Or the
             rows themselves: an array, a tensor, a data frame or a torch data set.
-        which: "final", or "best" on the held-out labels.
+        which: "best" on the held-out labels, or "final"; by default the best if there is one.
         root: For a known set the folder its files lie in. For a path the folder that no image may
             lie outside of.
         progress: Called with the rows that are done and all rows.
@@ -137,7 +138,9 @@ def plain_batches(run: Run, split: Split) -> Batches:
     )
 
 
-def save_predictions(predictions: Predictions, path: str | os.PathLike[str]) -> None:
+def save_predictions(
+    predictions: Predictions, path: str | os.PathLike[str], *, overwrite: bool = False
+) -> None:
     """Writes predictions, whole or not at all.
 
     The columns are ``row_id``, ``predicted`` (the name of the class), ``probability`` (of that
@@ -145,22 +148,23 @@ def save_predictions(predictions: Predictions, path: str | os.PathLike[str]) -> 
 
     Args:
         predictions: What to write.
-        path: File to write, or to replace, ``.csv`` or ``.parquet``.
+        path: File to write, ``.csv`` or ``.parquet``.
+        overwrite: Whether a file that exists is replaced.
 
     Raises:
-        ArgumentError: If the file would be neither.
+        ArgumentError: If the file would be neither, or exists.
         ImaeError: If it cannot be written.
     """
-    path = check_output(path)
+    path = check_output(path, overwrite=overwrite)
     content = _parquet(predictions) if path.suffix.lower() == ".parquet" else _csv(predictions)
     write_bytes(path, content)
 
 
-def check_output(path: str | os.PathLike[str]) -> Path:
+def check_output(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """The path, if predictions can be written under such a name.
 
     Raises:
-        ArgumentError: If it ends neither in .csv nor in .parquet.
+        ArgumentError: If it ends neither in .csv nor in .parquet, or must not be overwritten.
 
     Examples:
         >>> check_output("new.csv").name
@@ -169,7 +173,20 @@ def check_output(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise ArgumentError(f"out must end in {' or '.join(SUFFIXES)}, got {str(path)!r}")
+    check_overwriting(path, overwrite=overwrite)
     return path
+
+
+def check_overwriting(path: Path, *, overwrite: bool) -> None:
+    """Raises if a file must not be written: it exists, or a run folder would lose its own.
+
+    Raises:
+        ArgumentError: If so.
+    """
+    if is_of_run(path):
+        raise ArgumentError(f"{path}: is a file of a run; choose another --out")
+    if path.is_file() and not overwrite:
+        raise ArgumentError(f"{path}: exists already; choose another --out, or give --overwrite")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -185,23 +202,24 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise ImaeError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def load_network(run: Run, which: str) -> Network:
-    """The trained network of a run, in evaluation mode.
+def load_network(run: Run, which: str | None) -> Network:
+    """The trained network of a run that has finished, in evaluation mode.
 
     Raises:
-        ArgumentError: If ``which`` is neither "final" nor "best".
+        ArgumentError: If ``which`` is neither None nor "final" nor "best".
         DataError: If there are no such weights.
     """
-    check_choice("which", which, ("final", "best"))
+    if which is not None:
+        check_choice("which", which, ("final", "best"))
     weights = run.path / "weights"
-    if not (weights / f"{which}.pt").exists():
+    if not (weights / f"{which or 'final'}.pt").exists():
         if (weights / "final.pt").exists():
             raise DataError(
                 f"{run.path}: has no best weights, as no rows were held out to choose by; take "
                 f"the final ones"
             )
         raise DataError(
-            f"{run.path}: has no {which} weights yet; finish it with: "
+            f"{run.path}: has no {which or 'final'} weights yet; finish it with: "
             f"{run.config.resume_command(run.path)}"
         )
     return run.load_model(which)
@@ -232,6 +250,11 @@ def _run(
     done = 0
     for batch in batches.epoch(0):
         logits = network(batch.inputs.to(device)).float()
+        if logits.shape[1] != len(batches.split.class_names):
+            raise DataError(
+                f"the network gives {logits.shape[1]} scores, and the run names "
+                f"{len(batches.split.class_names)} classes; its files do not belong together"
+            )
         is_finite = logits.isfinite().all(1)
         if not is_finite.all():
             row = int(batch.row[int((~is_finite).nonzero()[0])])

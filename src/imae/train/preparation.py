@@ -1,5 +1,6 @@
-"""How new rows are prepared for a run: its stored preparation, and features of frozen networks."""
+"""The preparation that a run has stored, for new rows and for a resume; features of networks."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from imae.data.preparation import without_rows
 from imae.data.sources.archive import data_root
 from imae.errors import ArgumentError, DataError
 from imae.models import PUBLISHED_INPUTS, Network, build, load_weights, pretrained_weights
-from imae.records import RunFolder
+from imae.records import RunFolder, RunLabels
 
 _SMALL = 96
 _ENLARGED = 112
@@ -142,12 +143,69 @@ def read_preparation(folder: RunFolder) -> Preparation:
         if described["kind"] == "frozen_features":
             features = without_rows({**described, "kind": "features", "columns": None})
             like = described["images"]
+        shape = tuple(map(int, content["input_shape"]))
+        read = without_rows(like)
+        if shape != (read if features is None else features).shape:
+            raise ValueError(f"inputs of shape {shape} do not fit the rest")
         return Preparation(
             class_names=tuple(map(str, content["class_names"])),
-            input_shape=tuple(map(int, content["input_shape"])),
+            input_shape=shape,
             described=described,
-            like=without_rows(like),
+            like=read,
             features=features if isinstance(features, Table) else None,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    # Whatever was written into the file, of any type and size.
+    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise DataError(f"{path}: is damaged ({error}); train the run again") from error
+
+
+def check_same_data(run: RunFolder, labels: RunLabels, described: dict[str, Any]) -> None:
+    """Raises if the data is not what a run was started on.
+
+    Args:
+        run: The run folder.
+        labels: Labels of the rows to train on.
+        described: Their preparation and the hashes of all parts, as ``rows.describe`` gives them.
+
+    Raises:
+        DataError: If a row, a label, the content of a part or the preparation differs.
+    """
+    _check_same_labels(run.labels(), labels, run)
+    _check_same_inputs(run.preparation(), described, run)
+
+
+def _check_same_labels(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
+    if len(before.given) == len(now.given):
+        changed = (before.row_ids != now.row_ids) | (before.given != now.given)
+        if not changed.any():
+            return
+        row = f"row {str(now.row_ids[int(changed.argmax())])!r} differs"
+    else:
+        row = f"{len(now.given)} rows instead of {len(before.given)}"
+    raise DataError(f"{run.path}: the data is not what this run was started on: {row}")
+
+
+def _check_same_inputs(before: dict[str, Any], now: dict[str, Any], run: RunFolder) -> None:
+    """Compares the content of every part of the data, and how rows are prepared."""
+    hashes = before.get("content", {})  # runs of earlier versions have none
+    for part in hashes.keys() | (now["content"].keys() if hashes else set()):
+        if hashes.get(part) != now["content"].get(part):
+            raise DataError(
+                f"{run.path}: the data is not what this run was started on: the {part} part differs"
+            )
+    for key in ("class_names", "input_shape", "preparation"):
+        if not _is_close(before.get(key), now[key]):
+            raise DataError(
+                f"{run.path}: the data is not what this run was started on: its {key} differs"
+            )
+
+
+def _is_close(before: Any, now: Any) -> bool:
+    """Whether nested values are equal; numbers may differ in the digits that machines differ in."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return before.keys() == now.keys() and all(_is_close(before[key], now[key]) for key in now)
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(_is_close, before, now))
+    if isinstance(before, float) and isinstance(now, float):
+        return math.isclose(before, now, rel_tol=1e-6, abs_tol=1e-9)
+    return bool(before == now)

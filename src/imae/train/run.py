@@ -56,20 +56,24 @@ class Run:
         """Best and final measures, or None while the run has not ended."""
         return self.folder.result()
 
-    def load_model(self, which: str = "final") -> Network:
+    def load_model(self, which: str | None = None) -> Network:
         """The trained network, in evaluation mode.
 
         Args:
-            which: "final", or "best" on the held-out labels.
+            which: "best" on the held-out labels, or "final"; by default the best if rows were held
+                out, or the run was stopped early.
 
         Raises:
             ArgumentError: If ``which`` is neither.
             DataError: If the weights are not there yet, or damaged, or the network is code that
                 was not named.
         """
-        check_choice("which", which, ("final", "best"))
+        if which is not None:
+            check_choice("which", which, ("final", "best"))
         self.refuse_code()
-        path = self.path / "weights" / f"{which}.pt"
+        weights = self.path / "weights"
+        which = which or ("best" if (weights / "best.pt").exists() else "final")
+        path = weights / f"{which}.pt"
         content = load_tensors(path)
         model = self.config.model
         if model.name is None:

@@ -17,7 +17,7 @@ from imae.methods.method import Facts, TrustedRows
 from imae.models import Network
 from imae.train.config import Config, MachineConfig
 from imae.train.display import Display
-from imae.train.dynamics import Dynamics, Watch
+from imae.train.dynamics import Dynamics, Watch, remedies
 from imae.train.evaluate import predict_features, predict_logits
 from imae.train.learner import (
     Learner,
@@ -114,7 +114,7 @@ def setup(
         wrapped_optimizer=wrapped,
         batches=batches,
         dynamics=Dynamics(len(prepared.train), fabric.device),
-        watch=Watch(fabric.device),
+        watch=Watch(fabric.device, remedies(config.optimizer.lr, _all_arguments(config))),
         average=average,
         total_steps=total_steps,
         loss=torch.zeros(2, dtype=sum_dtype(fabric.device), device=fabric.device),
@@ -258,6 +258,10 @@ def _full(path: str | None) -> str | None:
 def _full_name(config: Config) -> str:
     name = config.data.name
     return name if config.data.from_python or name in SOURCES else os.path.abspath(name)
+
+
+def _all_arguments(config: Config) -> dict[str, Any]:
+    return {**METHODS.find(config.method.name).defaults, **config.method.arguments}
 
 
 def method_arguments(config: Config, num_classes: int) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from imae.data import Batches
+from imae.errors import ImaeError
 from imae.methods.method import Method, Restart
 from imae.models.network import Network
 from imae.train.config import Config
 from imae.train.dynamics import Dynamics, Watch
 from imae.train.learner import Learner
-from imae.train.machine import divided, divided_optimizer, whole
+from imae.train.machine import divided, divided_optimizer, local, whole
 from imae.train.rows import Prepared
 
 if TYPE_CHECKING:
@@ -146,6 +147,21 @@ class State:
     def scaler(self) -> Any | None:
         """What scales the loss in half precision, if anything does."""
         return getattr(self.fabric.strategy.precision, "scaler", None)
+
+    def check_weights(self) -> None:
+        """Raises if a weight is not finite, before it is saved; all ranks must call it.
+
+        A step can make weights infinite from a finite loss, which the next step would show.
+
+        Raises:
+            ImaeError: If one is not; it names remedies.
+        """
+        weights = local(self.learner.networks.state_dict().values())
+        is_bad = not all(bool(each.isfinite().all()) for each in weights)
+        if self.ranks.total(self.loss.new_tensor(float(is_bad))) > 0:
+            raise ImaeError(
+                f"the weights are not finite after {self.step} steps; {self.watch.advice}"
+            )
 
     def capture(self) -> dict[str, Any]:
         """The whole state as tensors and plain values; all ranks must call it."""

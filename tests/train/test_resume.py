@@ -1,0 +1,162 @@
+"""Runs that are continued: on the same data only, lengthened, or stopped early."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from imae.errors import ArgumentError, DataError, ImaeError
+from imae.records import RunFolder
+from imae.train import Run, resume, train
+from imae.train.checkpoint import load_tensors
+from imae.train.dynamics import changed_share, closing_hints, label_wave
+
+
+@pytest.fixture
+def interrupted(configure):
+    """A run without a result, which a resume finishes."""
+    run = train(configure(train={"epochs": 1}))
+    (run.path / "result.json").unlink()
+    return run
+
+
+def change(path, part, key="x"):
+    with np.load(path) as loaded:
+        content = dict(loaded)
+    row = int(np.flatnonzero(content["split"] == part)[0])
+    content[key][row] = content[key][row][::-1] if key == "x" else (content[key][row] + 1) % 3
+    np.savez(path, **content)
+
+
+@pytest.mark.parametrize(
+    ("part", "key"), [("train", "x"), ("test", "x"), ("test", "y"), ("train", "y")]
+)
+def test_other_content_of_any_part_is_refused(interrupted, arrays, part, key):
+    change(arrays, part, key)
+    with pytest.raises(DataError, match="the data is not what this run was started on"):
+        resume(interrupted.path)
+
+
+def test_another_statistic_is_refused(interrupted):
+    stored = interrupted.folder.preparation()
+    stored["preparation"]["mean"] = [0.25]
+    interrupted.folder.write_preparation(stored)
+    with pytest.raises(DataError, match="its preparation differs"):
+        resume(interrupted.path)
+
+
+def test_another_working_directory_does_not_pick_up_another_file(
+    configure, arrays, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = train(configure(data={"name": arrays.name}, train={"epochs": 1}))
+    (run.path / "result.json").unlink()
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(arrays, other / arrays.name)
+    change(other / arrays.name, "train")
+    monkeypatch.chdir(other)
+    assert resume(run.path).result is not None
+
+
+def test_data_that_was_moved_is_named_again(interrupted, arrays, tmp_path):
+    moved = tmp_path / "moved.npz"
+    arrays.rename(moved)
+    with pytest.raises(DataError, match="there is no such path"):
+        resume(interrupted.path)
+    assert resume(interrupted.path, data=moved).result is not None
+
+
+def test_a_finished_run_is_lengthened(configure, tmp_path):
+    whole = train(configure(out=str(tmp_path / "whole"), schedule={"name": "constant"}))
+    short = train(configure(train={"epochs": 1}, schedule={"name": "constant"}))
+    with pytest.raises(ArgumentError, match="has trained 5 steps already; give more than 1 epochs"):
+        resume(short.path, steps=4)
+    assert short.result["steps"] == 5
+    assert resume(short.path, epochs=1).result == short.result
+    longer = resume(short.path, epochs=3)
+    assert longer.result["steps"] == 15
+    assert longer.config.train.epochs == 3
+    assert longer.folder.env()["lengthened"] == [{"step": 5, "total_steps": 15}]
+    assert longer.result["final"]["test_accuracy"] == whole.result["final"]["test_accuracy"]
+    assert longer.folder.epochs() == [1, 2, 3]
+    for epoch in (1, 2, 3):
+        found, expected = (each.folder.dynamics(epoch).margin for each in (longer, whole))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_an_epoch_that_was_cut_short_is_completed(configure, tmp_path):
+    settings = {"schedule": {"name": "constant"}}
+    whole = train(configure(out=str(tmp_path / "whole"), train={"epochs": 1}, **settings))
+    short = train(configure(train={"epochs": None, "steps": 3}, **settings))
+    longer = resume(short.path, epochs=1)
+    found, expected = (each.folder.dynamics(1) for each in (longer, whole))
+    np.testing.assert_array_equal(found.margin, expected.margin)
+    np.testing.assert_array_equal(found.predicted, expected.predicted)
+
+
+def test_weights_that_are_not_finite_are_not_saved(configure):
+    config = configure(
+        method={"name": "cce"},
+        optimizer={"name": "sgd", "lr": 1e29, "weight_decay": 1e15},
+        train={"epochs": None, "steps": 1},
+    )
+    with pytest.raises(ImaeError, match=r"weights are not finite after 1 .*\(now 1e\+29\)"):
+        train(config)
+    assert not (RunFolder(config.out).path / "weights").exists()
+    assert RunFolder(config.out).result() is None
+    assert RunFolder(config.out).progress()["status"] == "failed"
+
+
+def test_settings_that_name_a_pipe_are_read_without_opening_it(interrupted, tmp_path):
+    content = interrupted.folder.config()
+    os.mkfifo(tmp_path / "pipe.csv")
+    content["method"] = {
+        "name": "forward",
+        "arguments": {"matrix": str(tmp_path / "pipe.csv") + "/"},
+    }
+    interrupted.folder.write_config(content)
+    assert Run(interrupted.path).config.method.name == "forward"
+
+
+def test_a_run_stops_before_predictions_begin_to_change_again(configure):
+    config = configure(
+        data={"hold_out": 0.0},
+        method={"name": "cce"},
+        optimizer={"lr": 0.1},
+        train={"epochs": 60, "early_stop": "label_wave"},
+        schedule={"name": "constant"},
+        noise="symmetric:0.4",
+    )
+    run = train(config)
+    epochs = run.folder.epochs()
+    predicted = [run.folder.dynamics(epoch).predicted for epoch in epochs]
+    changes = list(map(changed_share, predicted, predicted[1:]))
+    best, is_over = label_wave(changes)
+    assert is_over
+    assert not label_wave(changes[:-1])[1]
+    assert run.result["steps"] == 5 * len(epochs) < 300
+    assert run.result["best"]["step"] == 5 * best
+    assert load_tensors(run.path / "weights" / "best.pt")["step"] == 5 * best
+    (run.path / "result.json").unlink()
+    again = resume(run.path)
+    assert again.result["steps"] == run.result["steps"], "a resume does not train further"
+    assert again.result["best"] == run.result["best"]
+
+
+def test_a_wave_without_a_minimum_does_not_end():
+    assert label_wave([]) == (None, False)
+    assert label_wave([0.5, 0.4]) == (None, False)
+    assert label_wave([0.9 - 0.1 * each for each in range(8)]) == (9, False)
+
+
+def test_hints_at_the_end_of_a_run():
+    names = ("cat", "dog")
+    rows = [{"step": step, "train_accuracy": 0.2 * step} for step in (1, 2, 3, 4)]
+    constant = np.array([1, 1, -1], np.int32)
+    first, second = closing_hints(rows, constant, names, epochs=4)
+    assert first.startswith("every row is predicted as 'dog'")
+    assert second.startswith("accuracy rose from 40.0% to 80.0%")
+    assert closing_hints(rows, np.array([0, 1], np.int32), names, epochs=40) == []
+    assert closing_hints(rows[-1:], None, names, epochs=4) == []
