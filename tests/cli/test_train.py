@@ -109,8 +109,12 @@ def test_all_mistakes_are_printed_one_a_line(table, capsys):
         (["--epochs", "1"], ArgumentError, "give DATA"),
         (["digitz"], DataError, "did you mean digits"),
         (["digits", "--noise", "pairs:0.4", "--labels", "x"], ArgumentError, "give one of them"),
-        (["--resume", "x", "--seed", "1"], ArgumentError, "give no others"),
-        (["--resume", "x", "--model", "mlp"], ArgumentError, "give no others"),
+        (["--resume", "x", "--seed", "1"], ArgumentError, "continues with the settings of the run"),
+        (
+            ["--resume", "x", "--model", "mlp"],
+            ArgumentError,
+            "continues with the settings of the run",
+        ),
         (
             ["digits", "--set", "data.options.root=x"],
             ArgumentError,

@@ -147,7 +147,11 @@ def test_photos_are_described(small_run, tmp_path):
 def test_texts_are_described(small_run, tmp_path):
     path = tmp_path / "films.csv"
     path.write_text("text,label\n" + "good film,yes\nbad film,no\n" * 5)
-    assert describe(small_run(path))["preparation"] == {"kind": "texts", "num_features": 8192}
+    assert describe(small_run(path))["preparation"] == {
+        "kind": "texts",
+        "num_features": 8192,
+        "column": None,
+    }
 
 
 def test_features_of_a_frozen_network_are_described(configure, arrays, monkeypatch, tmp_path):
