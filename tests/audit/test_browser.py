@@ -3,6 +3,8 @@
 import csv
 import io
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +39,7 @@ HOSTILE = (
     "\"'><svg onload=window.hit=1>",
     "=HYPERLINK(1)",
 )
+PAYLOADS = (Path(__file__).parents[1] / "report" / "payloads.txt").read_text("utf-8").splitlines()
 NOTHING = ([], 0, [], [])
 
 
@@ -159,6 +162,22 @@ def test_a_whole_round(review, open_page, tmp_path):
     assert labels[rows[2]] == -1
     assert (labels[rows[5]], labels[rows[6]]) == (0, 3)
     assert np.array_equal(np.delete(labels, rows[:7]), np.delete(audit.given, rows[:7]))
+
+
+def test_no_payload_runs_or_reaches_the_network(make_audit, open_page, tmp_path):
+    audit = make_audit(4 * len(PAYLOADS), class_names=tuple(PAYLOADS))
+    ids = [f"{payload}{number}" for number in range(4) for payload in PAYLOADS]
+    audit = replace(audit, row_ids=np.array(ids))
+    preview = {row_id: Preview(cells=((row_id, row_id),)) for row_id in ids}
+    (path,) = write_review(audit, tmp_path / "review.html", preview=preview.get)
+    opened = open_page(path.as_uri())
+    opened.press("a", "1", "Shift+1", "/")
+    opened.page.locator("#search-list li").nth(3).hover()
+    opened.press("Enter")
+    opened.page.locator(".confusion button").first.click()
+    assert opened.status.startswith("4 of")
+    assert len(read_decisions(audit, [opened.download(tmp_path / "decisions.csv")])) == 4
+    assert opened.did() == NOTHING
 
 
 def test_the_file_is_plain_csv_without_formulas(review, open_page, tmp_path):

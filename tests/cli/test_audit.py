@@ -216,6 +216,19 @@ def test_a_run_is_audited_as_it_is(audited, capsys):
     assert "is a run with its own settings" in capsys.readouterr().err
 
 
+def test_corrected_labels_are_trained_on(audited, tmp_path):
+    labels = str(tmp_path / "labels.csv")
+    assert main(["audit", "apply", str(audited), "--accept-above", "0.5", "--out", labels]) == 0
+    again = tmp_path / "again"
+    arguments = ["--labels", labels, "--steps", "1", "--model", "mlp", "--out", str(again)]
+    assert main(["train", "digits", *arguments]) == 0
+    given = {row["row_id"]: row["label"] for row in rows_of(tmp_path / "labels.csv")}
+    trained = RunFolder(again).labels()
+    assert [given[row_id] for row_id in trained.row_ids] == [
+        trained.class_names[label] for label in trained.given
+    ]
+
+
 def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):
     stopped = tmp_path / "stopped"
     shutil.copytree(audited, stopped)

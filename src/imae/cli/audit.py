@@ -1,5 +1,6 @@
 """`imae audit`: which labels are wrong, from one training run."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,8 @@ def run(
         folder, found = _from_probabilities(target, probabilities, flags, precision)
     else:
         path = _trained(target, flags, features, settings)
+        if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
+            return
         folder, found = RunFolder(path), _from_run(path, features, precision)
     found.save(folder)
     page = write_pages(folder.path, most_previews=previews)
