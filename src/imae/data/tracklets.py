@@ -84,6 +84,7 @@ class Tracklets:
 
 
 _LOADERS: Mapping[str, Callable[..., Tracklets | None]] = {
+    "cifar100": Imported("imae.data.sources.unseen:unseen_class_tracklets"),
     "mars": Imported("imae.data.sources.mars:mars_tracklets"),
 }
 

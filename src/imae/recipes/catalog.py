@@ -8,6 +8,7 @@ from imae.recipes.tables.cifar100 import CIFAR100_ASYMMETRIC, CIFAR100_SYMMETRIC
 from imae.recipes.tables.cifar_n import CIFAR_N
 from imae.recipes.tables.clothing1m import CLOTHING1M
 from imae.recipes.tables.imae_settings import STABILITY, T_ABLATION
+from imae.recipes.tables.unseen_classes import UNSEEN_CLASSES
 from imae.recipes.tables.weights import WEIGHTS
 
 _PAPER = "Wang et al., IMAE for Noise-Robust Learning, 2023"
@@ -36,5 +37,6 @@ RECIPES: Catalog[Recipe] = Catalog(
         _entry(CIFAR_N, "labels: Wei et al., Learning with noisy labels revisited, ICLR 2022"),
         _entry(CNN8, "protocol: Ma et al., Normalized loss functions, ICML 2020"),
         _entry(STABILITY),
+        _entry(UNSEEN_CLASSES),
     ),
 )

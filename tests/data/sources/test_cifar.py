@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
+from imae.data.images import ArrayImages
 from imae.data.sources import cifar
 from imae.data.sources.archive import array_digest
 from imae.data.sources.cifar import CIFAR10, CIFAR100, cifar100
+from imae.data.sources.unseen import unseen_class_tracklets
 from imae.errors import ArgumentError, DataError
 
 REAL = Path(os.environ.get("IMAE_TEST_DATA", "nowhere"))
@@ -106,8 +108,44 @@ def test_cifar100_has_fine_and_coarse_labels(
     np.testing.assert_array_equal(data.test.labels, arrays["test_coarse"])
 
 
+def test_half_of_the_classes_is_seen_and_the_others_are_tracklets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    labels = np.repeat(np.arange(100), 24).astype(np.uint8)
+    pixels = np.random.default_rng(3).integers(0, 256, (len(labels), 3, 32, 32), np.uint8)
+    arrays = {
+        f"{part}_{name}": each
+        for part in ("train", "test")
+        for name, each in (("images", pixels), ("labels", labels))
+    }
+    monkeypatch.setattr(type(CIFAR100), "read", lambda *_: arrays)
+    data = cifar100(variant="half")
+    assert data.test is not None
+    assert data.class_names == CIFAR100.class_names[::2]
+    assert set(data.train.labels.tolist()) == set(range(50))
+    assert data.train.row_ids[24] == "train/00048"  # the first of class 2
+    assert unseen_class_tracklets(variant="fine") is None
+    tracklets = unseen_class_tracklets(variant="half")
+    assert tracklets is not None
+    assert sorted(set(tracklets.person_ids.tolist())) == list(range(1, 100, 2))
+    # Of 24 images a camera has 12, which make two tracklets of five.
+    assert len(tracklets) == 50 * 2 * 2
+    assert isinstance(tracklets.frames, ArrayImages)
+    first, second = (tracklets.frames.pixels[tracklets.frame_rows(row)] for row in (0, 2))
+    assert tracklets.cameras[[0, 2]].tolist() == [1, 2]
+    np.testing.assert_array_equal(first, pixels[24:29])
+    seen = pixels[36:41].astype(float)  # the second half of class 1
+    np.testing.assert_array_equal(
+        second[:, :, 4:, 4:], np.rint(0.6 * seen[:, :, :28, ::-1][:, :, :, :28])
+    )
+    assert not second[:, :, :4].any()
+    assert not second[:, :, :, :4].any()
+
+
 def test_unknown_variant() -> None:
-    with pytest.raises(ArgumentError, match="variant must be one of fine, coarse, got 'medium'"):
+    with pytest.raises(
+        ArgumentError, match="variant must be one of fine, coarse, half, got 'medium'"
+    ):
         cifar100(variant="medium")
 
 

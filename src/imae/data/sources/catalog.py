@@ -127,7 +127,7 @@ SETS: tuple[NamedSet, ...] = (
     ),
     NamedSet(
         name="cifar100",
-        summary="photos of objects and animals, 32 x 32; variant fine or coarse",
+        summary="photos of objects and animals, 32 x 32; variant fine, coarse or half",
         reference=_KRIZHEVSKY,
         licence="none stated; cite the report",
         rows=(50_000, 10_000),

@@ -4,6 +4,7 @@ import io
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from imae._cifar_classes import (
 from imae.data.sources.archive import data_root
 from imae.data.sources.image_set import Arrays, ImageSet, Layout
 from imae.data.sources.unpickle import unpickle
-from imae.data.split import Data
+from imae.data.split import Data, Split
 from imae.errors import DataError, import_extra
 
 _PIXELS = 3 * 32 * 32
@@ -46,7 +47,8 @@ def cifar100(root: str | os.PathLike[str] | None = None, variant: str = "fine") 
 
     Args:
         root: Folder of the data sets, or None for the default one.
-        variant: ``"fine"`` for the 100 classes, ``"coarse"`` for the 20 groups.
+        variant: ``"fine"`` for the 100 classes, ``"coarse"`` for the 20 groups, ``"half"`` for
+            every second class, so that the others are unseen (``unseen_class_tracklets``).
 
     Raises:
         ArgumentError: If the variant is unknown.
@@ -56,9 +58,11 @@ def cifar100(root: str | os.PathLike[str] | None = None, variant: str = "fine") 
         Krizhevsky, "Learning multiple layers of features from tiny images", technical report,
         University of Toronto 2009.
     """
-    check_choice("variant", variant, ("fine", "coarse"))
+    check_choice("variant", variant, ("fine", "coarse", "half"))
     if variant == "fine":
         return CIFAR100.data(root)
+    if variant == "half":
+        return CIFAR100.data(root).map_splits(_seen_half)
     arrays = CIFAR100.read(data_root(root))
     train, test = (
         CIFAR100.split(
@@ -67,6 +71,11 @@ def cifar100(root: str | os.PathLike[str] | None = None, variant: str = "fine") 
         for part in ("train", "test")
     )
     return Data("cifar100", train, test=test)
+
+
+def _seen_half(split: Split) -> Split:
+    seen = split.take(np.flatnonzero(split.labels % 2 == 0))
+    return replace(seen, labels=seen.labels // 2, class_names=split.class_names[::2])
 
 
 def decode_binary(contents: Mapping[str, bytes]) -> Arrays:

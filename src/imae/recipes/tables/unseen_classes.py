@@ -1,0 +1,128 @@
+"""Retrieval among classes that were not trained on, and the table of its measures."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from imae.errors import DataError
+from imae.recipes.outcome import Outcome
+from imae.recipes.protocols import CIFAR100, SHORT_RATES, budgeted, method, short, title
+from imae.recipes.recipe import Cell, Recipe, merged
+from imae.records.files import whole_file
+from imae.report.formats import UNKNOWN
+from imae.report.table import Summary, summarise
+
+_LOSSES = ("cce", "mae", "gce", "sl", "imae", "imae_stable")
+_RATE = 0.4
+_SHORT_ROWS = 5000
+_STEPS_PER_EPOCH = 196  # 25,000 rows in batches of 128
+RETRIEVAL = ("mAP", "CMC-1", "CMC-5")
+
+
+def cells(budget: str) -> tuple[Cell, ...]:
+    """Each loss."""
+    settings = merged(
+        CIFAR100,
+        {
+            "data": {"options": {"variant": "half"}},
+            "noise": f"symmetric:{_RATE}",
+            "train": {
+                "steps": 150 * _STEPS_PER_EPOCH,
+                "evaluate_every": _STEPS_PER_EPOCH,
+                "checkpoint_every": _STEPS_PER_EPOCH,
+            },
+            "schedule": {"at": (80 * _STEPS_PER_EPOCH, 120 * _STEPS_PER_EPOCH)},
+        },
+    )
+    return budgeted(
+        budget,
+        [
+            Cell(
+                loss,
+                {"Loss": title(loss)},
+                merged(settings, method(loss, rate=_RATE, num_classes=100)),
+            )
+            for loss in _LOSSES
+        ],
+        short=short(_SHORT_ROWS),
+        rates=SHORT_RATES,
+    )
+
+
+def write_retrieval(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
+    """Writes the table of retrieval, the paper's numbers beside the measured ones.
+
+    Runs that were not measured yet are, and keep the result in their folder. Runs without their
+    weights, or whose data is not on this machine, are left out.
+    """
+    rows = []
+    has_paper = any(name in outcome.paper for outcome in outcomes for name in RETRIEVAL)
+    for outcome in outcomes:
+        found = [each for run in outcome.runs if (each := _measured(Path(run.folder))) is not None]
+        if found:
+            rows.append(_row(outcome, found, has_paper=has_paper))
+    if not rows:
+        return []
+    headings = [*outcomes[0].cell.columns, "Seeds"]
+    for name in RETRIEVAL:
+        headings += [name, "Paper", "Difference"] if has_paper else [name]
+    lines = [headings, ["---"] * len(headings), *rows]
+    path = folder / "retrieval.md"
+    with whole_file(path) as file:
+        file.write("".join(f"| {' | '.join(line)} |\n" for line in lines).encode())
+    return [path]
+
+
+def _row(outcome: Outcome, found: Sequence[Mapping[str, float]], *, has_paper: bool) -> list[str]:
+    row = [*outcome.cell.columns.values(), str(len(found))]
+    for name in RETRIEVAL:
+        summary = summarise(each.get(name) for each in found)
+        row.append(_shown(summary))
+        paper = outcome.paper.get(name)
+        if has_paper and (paper is None or summary is None):
+            row += [UNKNOWN if paper is None else f"{paper:.1f}", UNKNOWN]
+        elif paper is not None and summary is not None:
+            row += [f"{paper:.1f}", f"{summary.mean - paper:+.1f}"]
+    return row
+
+
+def _shown(summary: Summary | None) -> str:
+    if summary is None:
+        return UNKNOWN
+    spread = "" if summary.deviation is None else f" ± {summary.deviation:.1f}"
+    return f"{summary.mean:.1f}{spread}"
+
+
+def _measured(run: Path) -> dict[str, float] | None:
+    """The measures of a run in percent, or None where they are not stored and cannot be taken."""
+    from imae.train import Run, evaluate_retrieval
+    from imae.train.retrieval import STORED, store_retrieval
+
+    path = run / STORED
+    if not path.exists():
+        try:
+            trained = Run(run)
+            store_retrieval(trained, evaluate_retrieval(trained))
+        except DataError:
+            return None
+    try:
+        content = json.loads(path.read_text())
+        measures = {"mAP": content["mean_average_precision"]}
+        measures |= {f"CMC-{rank}": share for rank, share in content["cmc"].items()}
+        return {name: 100 * float(share) for name, share in measures.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: is damaged ({error}); delete it to measure again") from error
+
+
+UNSEEN_CLASSES = Recipe(
+    name="unseen_classes",
+    title="CIFAR-100: train on 50 classes at 40% noise, retrieve among the 50 others",
+    cells=cells,
+    notes=(
+        "Not in the paper: its retrieval on MARS with data that is here. The accuracies are those "
+        "of the 50 classes trained on; `retrieval.md` has mAP and CMC of the other 50, whose "
+        "tracklets are five test images of a class seen by one of two cameras. SL has the "
+        "parameters of 100 classes, IMAE T = 8."
+    ),
+    finish=write_retrieval,
+)
