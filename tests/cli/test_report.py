@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -76,3 +77,24 @@ def test_a_bad_call_writes_nothing(invoke, run, tmp_path, twice):
 
 def test_a_run_is_needed(invoke):
     assert invoke().exit_code == 2
+
+
+def test_an_existing_page_or_table_is_kept_unless_overwriting_is_asked_for(invoke, run, tmp_path):
+    page, table = tmp_path / "a.html", tmp_path / "a.csv"
+    for path in (page, table):
+        path.write_text("mine")
+        result = invoke(run, "--out", page, "--table", table)
+        assert f"{path}: exists; name another file, or add --overwrite" in str(result.exception)
+        assert path.read_text() == "mine"
+        path.unlink()
+    page.write_text("mine")
+    assert invoke(run, "--out", page, "--table", table, "--overwrite").exit_code == 0
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_folder_of_runs_stands_for_all_of_its_runs(invoke, tmp_path):
+    stored = Path(__file__).parents[2] / "results" / "demo"
+    result = invoke(stored, "--out", tmp_path / "page.html")
+    assert result.exit_code == 0, result.exception
+    for method in ("cce", "gce", "imae_stable", "mae"):
+        assert method in result.output

@@ -7,7 +7,7 @@ import pytest
 
 from imae.errors import ArgumentError, MissingExtraError
 from imae.recipes.grid import build_jobs, run_jobs
-from imae.recipes.runner import check_they_fit, needs, run_on_ray
+from imae.recipes.runner import check_resources, needs, run_on_ray
 from imae.records import RunFolder
 
 SETTINGS = {"train": {"steps": 400, "checkpoint_every": 40}}
@@ -106,7 +106,7 @@ def test_a_run_that_this_machine_cannot_serve_is_refused(recipe, tmp_path, machi
     settings = {"machine": machine}
     jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=settings)[:1]
     with pytest.raises(ArgumentError, match=message):
-        check_they_fit(FewResources, jobs)
+        check_resources(FewResources, jobs)
 
 
 def test_without_ray_the_extra_is_named(recipe, tmp_path, monkeypatch):

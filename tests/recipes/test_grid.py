@@ -7,8 +7,8 @@ from imae.recipes import RECIPES
 from imae.recipes import runner as job_module
 from imae.recipes.grid import (
     build_jobs,
+    check_overrides,
     chosen_cells,
-    refuse_what_sets_cells_apart,
     run_jobs,
 )
 from imae.recipes.recipe import merged
@@ -67,20 +67,20 @@ def test_runs_are_done_once_and_a_failure_is_told_at_the_end(recipe, tmp_path):
 def test_what_sets_cells_apart_cannot_be_set_for_all(recipe):
     cells = recipe.cells("short")
     with pytest.raises(ArgumentError, match=r"optimizer.lr: the recipe tries several of it"):
-        refuse_what_sets_cells_apart(cells, {"optimizer": {"lr": 0.05}})
+        check_overrides(cells, {"optimizer": {"lr": 0.05}})
     for settings in ({"method": {"name": "mae"}}, {"noise": "symmetric:0.2"}, {"out": "x"}):
         with pytest.raises(ArgumentError, match=r"belongs to the recipe"):
-            refuse_what_sets_cells_apart(cells, settings)
+            check_overrides(cells, settings)
     of_a_method = {"method": {"arguments": {"T": 4.0}}}
     with pytest.raises(ArgumentError, match=r"method.arguments.T: belongs to the recipe"):
-        refuse_what_sets_cells_apart(RECIPES.build("stability").cells("paper"), of_a_method)
+        check_overrides(RECIPES.build("stability").cells("paper"), of_a_method)
     differing = [
         replace(cell, settings=merged(cell.settings, {"method": {"arguments": {"T": T}}}))
         for cell, T in zip(cells, (4.0, 8.0), strict=True)
     ]
     with pytest.raises(ArgumentError, match=r"method.arguments.T: belongs to the recipe"):
-        refuse_what_sets_cells_apart(differing, {"method": {"arguments": {"T": 2.0}}})
-    refuse_what_sets_cells_apart(cells, {"train": {"steps": 5}, "machine": {"threads": 1}})
+        check_overrides(differing, {"method": {"arguments": {"T": 2.0}}})
+    check_overrides(cells, {"train": {"steps": 5}, "machine": {"threads": 1}})
 
 
 def test_runs_at_once_share_the_processor(recipe, tmp_path, monkeypatch):

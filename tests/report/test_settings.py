@@ -1,4 +1,4 @@
-from imae.report.table import differences, flatten, shared
+from imae.report.settings import differing, flatten, shared
 
 ONE = {"seed": 1, "out": "a", "train": {"epochs": 4, "steps": [1, 2]}, "noise": None, "log": {}}
 TWO = {"seed": 2, "out": "b", "train": {"epochs": 5, "steps": [1, 2]}, "noise": None, "lr": 0.1}
@@ -20,10 +20,11 @@ def test_what_is_shared_is_the_same_everywhere():
     assert shared([ONE]) == flatten(ONE)
 
 
-def test_seed_and_place_are_no_difference():
-    assert differences([ONE, TWO]) == ["train.epochs", "log", "lr"]
-    assert differences([ONE, ONE | {"seed": 9, "out": "c"}]) == []
+def test_seed_and_machine_are_not_a_difference():
+    assert differing([ONE, TWO]) == {"train.epochs": ["4", "5"]}
+    assert differing([ONE, ONE | {"seed": 9, "out": "c", "machine": {"threads": 2}}]) == {}
 
 
 def test_a_nested_seed_is_a_difference():
-    assert differences([{"noise": {"seed": 1}}, {"noise": {"seed": 2}}]) == ["noise.seed"]
+    found = differing([{"noise": {"seed": 1}}, {"noise": {"seed": 2}}])
+    assert found == {"noise.seed": ["1", "2"]}

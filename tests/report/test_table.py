@@ -3,8 +3,9 @@ import statistics
 import pytest
 
 from imae.records.measures import find_column
+from imae.report.hints import Summary
 from imae.report.read import read_run
-from imae.report.table import Summary, table
+from imae.report.table import table
 
 BEST, FINAL, NOISY = map(find_column, ("best", "final", "noisy"))
 
@@ -111,14 +112,16 @@ def test_an_unfinished_run_adds_a_note_and_no_number(read):
 def test_runs_of_different_recipes_are_noted(read):
     runs = [read("a"), read("b", seed=2, extra={"train": {"epochs": 9}})]
     (row,) = table(runs).rows
-    names = "train.epochs, train.learning_rate, train.batch_size"
-    assert row.notes == (f"runs differ in {names}",)
+    assert row.notes == ("runs differ in train.epochs",)
 
 
 def test_a_long_list_of_differences_is_cut(read):
-    extra = {"train": {f"option {n}": n for n in range(6)}}
-    (row,) = table([read("a"), read("b", seed=2, extra=extra)]).rows
-    assert row.notes[0].endswith("option 0 and 5 more")
+    runs = [
+        read(name, seed=seed, extra={"train": {f"option {n}": n + seed for n in range(6)}})
+        for name, seed in (("a", 1), ("b", 2))
+    ]
+    (row,) = table(runs).rows
+    assert row.notes[0].endswith("option 3 and 2 more")
 
 
 def test_a_seed_that_ran_twice_is_noted(read):

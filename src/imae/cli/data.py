@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from imae.cli.options import refuse_overwriting
+from imae.cli.options import OVERWRITE, check_outputs, refuse_overwriting
 
 _ROOT = typer.Option(
     None, "--root", show_default="$IMAE_DATA, ~/.cache/imae", help="Folder of the data sets."
@@ -86,6 +86,7 @@ def noise(
     ),
     exact: bool = typer.Option(False, "--exact", help="Change exactly this part of the rows."),
     root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Write the labels of DATA with noise of a known kind."""
     from imae.data import load
@@ -94,6 +95,7 @@ def noise(
 
     spec = NoiseSpec(kind, rate)  # refused before the data is read
     refuse_overwriting(data, out)
+    check_outputs(out, overwrite=overwrite)
     split = load(data, root=root).train
     noisy = corrupt_split(split, spec, seed=seed, mapping=mapping, exact=exact)
     write_manifest(out, noisy, split.labels, split.row_ids)

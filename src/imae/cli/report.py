@@ -5,11 +5,14 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from imae.report import as_text, read_runs, save_figures, save_table, table, write_report
+from imae.cli.options import OVERWRITE, check_outputs
+from imae.report import as_text, find_runs, read_runs, save_figures, save_table, table, write_report
 
 
 def report(
-    runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Run folders, finished or not."),
+    runs: list[Path] = typer.Argument(
+        ..., metavar="RUN...", help="Run folders, finished or not, or folders of runs."
+    ),
     out: Path = typer.Option(Path("report.html"), help="Page to write: one file, no network."),
     table_file: Path | None = typer.Option(
         None, "--table", help="File for the table, .csv or .md. Default: none."
@@ -17,9 +20,14 @@ def report(
     figures: Path | None = typer.Option(
         None, help="Folder for the figures, PNG and SVG. Default: none."
     ),
+    overwrite: bool = OVERWRITE,
 ) -> None:
-    """Compare runs: print their table and write one offline page."""
-    records = read_runs(runs)
+    """Compare runs: print their table and write one offline page.
+
+    RUN is a run folder, or a folder of `imae compare` or `imae reproduce` for all of its runs.
+    """
+    check_outputs(out, table_file, overwrite=overwrite)
+    records = read_runs(find_runs(runs))
     compared = table(records)
     if table_file is not None:
         save_table(compared, table_file)  # first, as its name may be refused

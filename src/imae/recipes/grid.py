@@ -15,7 +15,7 @@ from imae.recipes.runner import Job, attempt, run_at_once, run_on_ray
 from imae.records import RunFolder
 from imae.records.files import whole_file
 from imae.records.measures import TEST
-from imae.report.table import flatten
+from imae.report.settings import flatten
 from imae.train import Config, Stopped
 
 
@@ -129,7 +129,7 @@ def with_share_of_threads(config: Config, workers: int) -> Config:
     )
 
 
-def refuse_what_sets_cells_apart(cells: Sequence[Cell], settings: Settings) -> None:
+def check_overrides(cells: Sequence[Cell], settings: Settings) -> None:
     """Refuses settings by which the rows of a table would no longer be what they are called.
 
     Args:

@@ -12,8 +12,8 @@ from typing import Any
 from imae.errors import ArgumentError, DataError
 from imae.recipes.recipe import Cell, Recipe, Settings, Variant, cell_config, other_setting
 from imae.records.measures import HELD_OUT, find_column
+from imae.report.hints import Summary, summarise
 from imae.report.read import RunRecord, read_run
-from imae.report.table import Summary, summarise
 
 
 def published(recipe: str, cell: str) -> Mapping[str, float]:

@@ -11,12 +11,13 @@ import numpy as np
 from imae.errors import import_extra
 from imae.recipes.outcome import Outcome, published_table
 from imae.recipes.protocols import BUDGETS
-from imae.recipes.recipe import Cell, Recipe, Settings, is_of_the_place
+from imae.recipes.recipe import Cell, Recipe, Settings
 from imae.records.measures import COLUMNS, MEASURES, Measure, find_column
 from imae.report.chart import accuracy_series
 from imae.report.figures import save_lines
 from imae.report.formats import UNKNOWN, duration, percent
-from imae.report.table import Summary, flatten
+from imae.report.hints import Summary
+from imae.report.settings import flatten, is_machine_setting
 
 _COLUMN_NAMES = {column.name for column in COLUMNS}
 _MOST_NAMES = 12  # of cells that were not run
@@ -188,7 +189,9 @@ def _budget_line(budget: str, changed: Settings) -> str:
 def _but(changed: Settings) -> str:
     """What was set otherwise, apart from the machine and where the data lie."""
     told = [
-        f"`{name}={value}`" for name, value in flatten(changed).items() if not is_of_the_place(name)
+        f"`{name}={value}`"
+        for name, value in flatten(changed).items()
+        if not is_machine_setting(name)
     ]
     return f"; but {', '.join(told)}" if told else ""
 

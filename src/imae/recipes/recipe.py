@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from imae.report.table import flatten
+from imae.report.settings import flatten, is_machine_setting
 from imae.train import Config, build_config
 
 if TYPE_CHECKING:
@@ -84,9 +84,6 @@ def merged(*layers: Settings) -> dict[str, Any]:
     return result
 
 
-# Where and how fast a run was done; its numbers do not hang on it.
-_OF_THE_PLACE = ("out", "log", "data.root", "data.workers", "machine.")
-_PRECISION = "machine.precision"  # but on this they do
 _FILLED_IN = (
     "train.batch_size",
     "train.epochs",
@@ -115,16 +112,6 @@ def cell_config(
     return build_config(content if seed is None else {**content, "seed": seed})
 
 
-def is_of_the_place(key: str) -> bool:
-    """Whether a setting, by its dotted name, is about the machine and not about the numbers.
-
-    Examples:
-        >>> is_of_the_place("machine.threads"), is_of_the_place("machine.precision")
-        (True, False)
-    """
-    return key.startswith(_OF_THE_PLACE) and key != _PRECISION
-
-
 def other_setting(config: Config, stored: Mapping[str, Any]) -> str | None:
     """The first setting in which a stored run differs from a configuration, in words, or None.
 
@@ -139,7 +126,7 @@ def other_setting(config: Config, stored: Mapping[str, Any]) -> str | None:
     found, wanted = _leaves(build_config(stored)), _leaves(config)
     for key in dict.fromkeys((*wanted, *found)):
         is_filled_in = key in _FILLED_IN and wanted.get(key) in _OPEN
-        if wanted.get(key) != found.get(key) and not is_filled_in and not is_of_the_place(key):
+        if wanted.get(key) != found.get(key) and not is_filled_in and not is_machine_setting(key):
             return f"{key}={found.get(key)}, not {wanted.get(key)}"
     return None
 

@@ -17,19 +17,19 @@ from imae.recipes.catalog import RECIPES
 from imae.recipes.grid import (
     build_jobs,
     check_claim,
+    check_overrides,
     chosen_cells,
     claim,
-    refuse_what_sets_cells_apart,
     run_jobs,
     waiting_jobs,
 )
 from imae.recipes.outcome import Outcome, outcomes
 from imae.recipes.output import as_csv, as_markdown, save_figures
 from imae.recipes.protocols import BUDGETS, SEEDS
-from imae.recipes.recipe import Recipe, Settings, is_of_the_place
+from imae.recipes.recipe import Recipe, Settings
 from imae.recipes.runner import Job
 from imae.records.files import whole_file
-from imae.report.table import flatten
+from imae.report.settings import flatten, is_machine_setting
 from imae.train.rows import load_rows
 
 _CLAIM = "reproduce.json"
@@ -149,7 +149,7 @@ def plan_jobs(
     changed = settings or {}
     _refuse_what_is_missing(recipe, budget, changed)
     cells = chosen_cells(recipe.cells(budget), only)
-    refuse_what_sets_cells_apart(recipe.cells(budget), changed)
+    check_overrides(recipe.cells(budget), changed)
     seeds = SEEDS[budget] if seeds is None else seeds
     jobs = build_jobs(cells, seeds=seeds, folder=Path(out), settings=changed, workers=workers)
     check_claim(Path(out) / _CLAIM, _content(recipe, budget, changed), holds=_OTHERS)
@@ -231,7 +231,7 @@ def _of_the_numbers(changed: Settings, prefix: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping):
             inner = _of_the_numbers(value, f"{prefix}{key}.")
             kept.update({key: inner} if inner else {})
-        elif not is_of_the_place(f"{prefix}{key}"):
+        elif not is_machine_setting(f"{prefix}{key}"):
             kept[key] = value
     return kept
 

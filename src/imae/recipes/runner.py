@@ -173,7 +173,7 @@ def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | N
         raise ArgumentError(f"--ray {address}: {reason}") from error
     try:
         if address == "local":
-            check_they_fit(ray, jobs)
+            check_resources(ray, jobs)
         yield from _ends(ray, jobs)
     finally:
         ray.shutdown()
@@ -191,7 +191,7 @@ def _check_somebody_answers(address: str) -> None:
         raise ArgumentError(f"--ray {address}: nobody answers there ({error})") from error
 
 
-def check_they_fit(ray: Any, jobs: Sequence[Job]) -> None:
+def check_resources(ray: Any, jobs: Sequence[Job]) -> None:
     """Refuses runs for which Ray would wait without a word.
 
     Raises:

@@ -7,6 +7,7 @@ from imae.report.formats import as_text as as_text
 from imae.report.formats import save_table as save_table
 from imae.report.page import write_report as write_report
 from imae.report.read import RunRecord as RunRecord
+from imae.report.read import find_runs as find_runs
 from imae.report.read import read_run as read_run
 from imae.report.read import read_runs as read_runs
 from imae.report.table import Table as Table

@@ -22,6 +22,7 @@ class Comparison:
 
     names: tuple[str, str, str]
     rows: tuple[Row, ...]
+    notes: tuple[str, ...]
     methods: tuple[str, ...]
     accuracies: Mapping[str, Chart]
     epochs: tuple[int, ...]
@@ -70,6 +71,7 @@ def compare(
     return Comparison(
         names,
         rows=tuple(row for row in whole.rows if row.setting == names),
+        notes=whole.notes.get(names, ()),
         methods=tuple(methods),
         accuracies={name: chart for name, chart in drawn.items() if chart is not None},
         epochs=tuple(epochs),

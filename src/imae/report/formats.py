@@ -11,7 +11,8 @@ from typing import Any
 from imae._checks import check_choice
 from imae.errors import import_extra
 from imae.records.files import whole_file
-from imae.report.table import REPORTED, Row, Summary, Table
+from imae.report.hints import Summary
+from imae.report.table import REPORTED, Row, Table
 
 UNKNOWN = "-"
 _JOINERS = "\u200c\u200d"  # not printable by themselves, and part of how names and emoji are spelt
@@ -177,8 +178,13 @@ def save_table(shown: Table, path: str | os.PathLike[str]) -> None:
 
 
 def notes(shown: Table) -> list[str]:
-    """One line for each row that has something a reader must know."""
-    return [
+    """One line for each setting and each row that has something a reader must know."""
+    settings = [
+        printable(f"{', '.join(setting)}: {note}")
+        for setting, found in shown.notes.items()
+        for note in found
+    ]
+    return settings + [
         printable(f"{', '.join((*row.setting, row.method))}: {'; '.join(row.notes)}")
         for row in shown.rows
         if row.notes

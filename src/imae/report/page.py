@@ -25,7 +25,8 @@ from imae.report.formats import (
     time_text,
 )
 from imae.report.read import RunRecord
-from imae.report.table import flatten, group, shared, table
+from imae.report.settings import flatten, shared
+from imae.report.table import group, table
 
 _NUM_NUMBERS = 20  # rows of the table behind a figure
 _VALUE_LENGTH = 300  # characters of a setting

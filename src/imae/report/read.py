@@ -111,6 +111,22 @@ def read_runs(folders: Iterable[str | os.PathLike[str]]) -> tuple[RunRecord, ...
     return runs
 
 
+def find_runs(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The run folders among these, and those inside the folders of comparisons and recipes.
+
+    Args:
+        folders: Run folders, or folders that hold run folders, directly or in ``runs``.
+    """
+    found: list[Path] = []
+    for folder in map(Path, folders):
+        inside = []
+        if not RunFolder(folder).exists():
+            places = (*folder.glob("*/config.json"), *folder.glob("runs/*/config.json"))
+            inside = sorted(place.parent for place in places)
+        found += inside or [folder]
+    return found
+
+
 def read_run(folder: str | os.PathLike[str]) -> RunRecord:
     """The record of a run folder, finished or not.
 

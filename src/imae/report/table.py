@@ -1,72 +1,19 @@
 """The table of a comparison: one row per method, mean and deviation over its seeds."""
 
-import statistics
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from imae.records.measures import COLUMNS, HELD_OUT, Column
-from imae.report.read import RunRecord, plain_text
-
-_PLACE_OF_THE_RUN = ("out", "seed")  # differ between the runs of one recipe by their nature
-
-
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """The values of a nested configuration as text, by dotted name.
-
-    Examples:
-        >>> flatten({"train": {"epochs": 4, "nesterov": True}, "seed": 1})
-        {'train.epochs': '4', 'train.nesterov': 'true', 'seed': '1'}
-    """
-    flat: dict[str, str] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = plain_text(value)
-    return flat
-
-
-def shared(trees: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The values that all the configurations have in common, by dotted name."""
-    first, *others = map(flatten, trees)
-    return {
-        name: value
-        for name, value in first.items()
-        if all(other.get(name) == value for other in others)
-    }
-
-
-def differences(trees: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Dotted names of what differs between the configurations, apart from seed and place."""
-    common = shared(trees)
-    names = dict.fromkeys(name for tree in trees for name in flatten(tree))
-    return [name for name in names if name not in common and name not in _PLACE_OF_THE_RUN]
-
+from imae.report.hints import Summary, notes_of_method, notes_of_setting, summarise
+from imae.report.read import RunRecord
 
 Key = TypeVar("Key", bound=Hashable)
 _BASELINE = "cce"
-_NAMED = 4  # settings that a note lists by name
 
 
 # The columns of a report: all of the test rows, and the measures that sum a run up.
 REPORTED = tuple(column for column in COLUMNS if column.measure.is_summary)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A number over several runs.
-
-    Args:
-        mean: Arithmetic mean.
-        deviation: Standard deviation of a sample (divided by count - 1); None for one run.
-        count: Runs that know the number.
-    """
-
-    mean: float
-    deviation: float | None
-    count: int
 
 
 @dataclass(frozen=True)
@@ -103,9 +50,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in the order in which the runs were given."""
+    """Rows in the order in which the runs were given.
+
+    Args:
+        rows: One for each method.
+        notes: What a reader must know of the runs of a setting, by the setting.
+    """
 
     rows: tuple[Row, ...]
+    notes: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -134,10 +87,12 @@ def table(runs: Sequence[RunRecord]) -> Table:
     Args:
         runs: Records of run folders; unfinished ones are counted and add no number.
     """
-    rows = []
+    rows, setting_notes = [], {}
     for setting, compared in group(runs, lambda run: run.setting).items():
         baseline = _time([run for run in compared if run.loss == _BASELINE])
-        for method, alike in group(compared, lambda run: run.method).items():
+        methods = group(compared, lambda run: run.method)
+        setting_notes[setting] = notes_of_setting(methods)
+        for method, alike in methods.items():
             finished = [run for run in alike if run.result is not None]
             time = _time(finished)
             values = {
@@ -151,10 +106,10 @@ def table(runs: Sequence[RunRecord]) -> Table:
                     values=values,
                     seconds_per_step=time,
                     relative_time=_ratio(time, baseline),
-                    notes=_notes(alike),
+                    notes=notes_of_method(alike),
                 )
             )
-    return Table(tuple(rows))
+    return Table(tuple(rows), {setting: notes for setting, notes in setting_notes.items() if notes})
 
 
 def group(runs: Iterable[RunRecord], key: Callable[[RunRecord], Key]) -> dict[Key, list[RunRecord]]:
@@ -173,25 +128,3 @@ def _ratio(time: Summary | None, baseline: Summary | None) -> float | None:
 
 def _time(runs: Sequence[RunRecord]) -> Summary | None:
     return summarise((run.result or {}).get("seconds_per_step") for run in runs)
-
-
-def summarise(numbers: Iterable[float | None]) -> Summary | None:
-    """Mean and deviation of the numbers that are known; None if none is."""
-    known = [number for number in numbers if number is not None]
-    if not known:
-        return None
-    deviation = statistics.stdev(known) if len(known) > 1 else None
-    return Summary(statistics.fmean(known), deviation, len(known))
-
-
-def _notes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
-    unfinished = Counter(run.status for run in runs if run.result is None)
-    notes = [f"{count} {status}" for status, count in unfinished.items()]
-    differing = differences([run.config for run in runs])
-    if differing:
-        more = f" and {len(differing) - _NAMED} more" if len(differing) > _NAMED else ""
-        notes.append(f"runs differ in {', '.join(differing[:_NAMED])}{more}")
-    doubled = [seed for seed, count in Counter(run.seed for run in runs).items() if count > 1]
-    if doubled:
-        notes.append(f"several runs with seed {', '.join(doubled)}")
-    return tuple(notes)

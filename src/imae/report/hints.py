@@ -1,0 +1,189 @@
+"""What somebody who knows would say about a table of runs, in notes below it."""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from imae.records import RunFolder
+from imae.records.measures import HELD_OUT, TEST
+from imae.report.read import RunRecord
+from imae.report.settings import differing, flatten
+
+_NAMED = 4  # settings that a note lists by name
+_VALUE_LENGTH = 40  # characters of a setting in a note
+_RISING = 0.05  # gained in the last third of training: not at its end yet
+_ONE_CLASS = 0.99  # of the rows predicted as one class: nothing was learned
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A number over several runs.
+
+    Args:
+        mean: Arithmetic mean.
+        deviation: Standard deviation of a sample (divided by count - 1); None for one run.
+        count: Runs that know the number.
+    """
+
+    mean: float
+    deviation: float | None
+    count: int
+
+
+def summarise(numbers: Iterable[float | None]) -> Summary | None:
+    """Mean and deviation of the numbers that are known; None if none is."""
+    known = [number for number in numbers if number is not None]
+    if not known:
+        return None
+    deviation = statistics.stdev(known) if len(known) > 1 else None
+    return Summary(statistics.fmean(known), deviation, len(known))
+
+
+def notes_of_method(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """What a reader must know of the runs that are one row of a table."""
+    unfinished = Counter(run.status for run in runs if run.result is None)
+    notes = [f"{count} {status}" for status, count in unfinished.items()]
+    names = list(differing([run.config for run in runs]))
+    if names:
+        notes.append(f"runs differ in {', '.join(names[:_NAMED])}{_more(names)}")
+    doubled = [seed for seed, count in Counter(run.seed for run in runs).items() if count > 1]
+    if doubled:
+        notes.append(f"several runs with seed {', '.join(doubled)}")
+    constant = [name for run in runs if (name := constant_class(run)) is not None]
+    if constant:
+        notes.append(
+            f"{len(constant)} of {len(runs)} runs predict one class for every row "
+            f"({', '.join(dict.fromkeys(constant))}): try another learning rate or more epochs"
+        )
+    elif is_rising(runs):
+        notes.append(
+            "accuracy was still rising when training ended: train longer (robust losses learn more "
+            "slowly than cross entropy)"
+        )
+    return tuple(notes)
+
+
+def notes_of_setting(methods: Mapping[str, Sequence[RunRecord]]) -> tuple[str, ...]:
+    """What a reader must know of the methods that are compared in one setting.
+
+    Args:
+        methods: Runs by the name of their method.
+    """
+    return (*_unequal(methods), *_best_held_out(methods))
+
+
+def constant_class(run: RunRecord) -> str | None:
+    """Name of the only class that a run predicts for its training rows, if it is one of several."""
+    folder = RunFolder(run.folder)
+    epochs = folder.epochs()
+    if run.result is None or not epochs or not folder.has_labels():
+        return None
+    predicted = folder.dynamics(epochs[-1]).predicted
+    counts = np.bincount(predicted[predicted >= 0])
+    labels = folder.labels()
+    is_one = len(counts) and counts.max() >= _ONE_CLASS * counts.sum()
+    if not is_one or len(np.unique(labels.given)) < 2:
+        return None
+    # Where nearly all labels are of one class, so are right predictions.
+    share = np.bincount(labels.given).max() / len(labels.given)
+    return None if share >= _ONE_CLASS else str(labels.class_names[int(counts.argmax())])
+
+
+def is_rising(runs: Sequence[RunRecord]) -> bool:
+    """Whether accuracy, on the mean of the finished runs, grew in the last third of training."""
+    gains = [gain for run in runs if (gain := _late_gain(run)) is not None]
+    return bool(gains) and statistics.fmean(gains) >= _RISING
+
+
+def _late_gain(run: RunRecord) -> float | None:
+    if run.result is None:
+        return None
+    for key in (TEST.key, HELD_OUT.key):
+        known = [(row["step"], row[key]) for row in run.history if row.get(key) is not None]
+        before = [value for step, value in known if 3 * step <= 2 * known[-1][0]]
+        if before:
+            return float(known[-1][1] - max(before))
+    return None
+
+
+def _unequal(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
+    """Settings other than the method in which the methods differ, with their values."""
+    names = [
+        name
+        for name in differing([run.config for runs in methods.values() for run in runs])
+        if not name.startswith("method.")
+    ]
+    lines = []
+    for name in names[:_NAMED]:
+        values = {
+            method: [_short(value) for value in _values(runs, name)]
+            for method, runs in methods.items()
+        }
+        if len({tuple(found) for found in values.values() if found}) > 1:
+            each = ", ".join(f"{method} {' and '.join(v)}" for method, v in values.items() if v)
+            lines.append(f"{name} ({each})")
+    if not lines:
+        return []
+    return [f"the methods were not trained alike: {'; '.join(lines)}{_more(names)}"]
+
+
+def _values(runs: Sequence[RunRecord], name: str) -> list[str]:
+    found = (flatten(run.config).get(name) for run in runs)
+    return list(dict.fromkeys(value for value in found if value is not None))
+
+
+def _best_held_out(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
+    """Which method to choose by the held-out given labels, where there is no test part."""
+    ended = {
+        method: [run for run in runs if run.result is not None] for method, runs in methods.items()
+    }
+    if any(run.measure("final", TEST.key) is not None for runs in ended.values() for run in runs):
+        return []
+    found = {
+        method: summary
+        for method, runs in ended.items()
+        if (summary := summarise(run.measure("final", HELD_OUT.key) for run in runs)) is not None
+    }
+    if len(found) < 2:
+        return []
+    best = max(found, key=lambda method: found[method].mean)
+    error = _standard_error(found[best], ended[best])
+    near = [
+        method
+        for method, summary in found.items()
+        if method != best and found[best].mean - summary.mean <= error
+    ]
+    line = (
+        f"best on held-out given labels: {best} ({100 * found[best].mean:.1f}, standard error "
+        f"{100 * error:.1f}"
+    )
+    line += f"; within it: {', '.join(near)})" if near else "; no other is within it)"
+    return [f"{line}. Some given labels may be wrong, so all true accuracies are higher"]
+
+
+def _standard_error(summary: Summary, runs: Sequence[RunRecord]) -> float:
+    """Standard error of a mean accuracy: over the seeds, and of a share of so many rows."""
+    over_seeds = (summary.deviation or 0.0) / math.sqrt(summary.count)
+    rows = sum(_num_held_out(run) for run in runs)
+    of_rows = math.sqrt(summary.mean * (1 - summary.mean) / rows) if rows else 0.0
+    return max(over_seeds, of_rows)
+
+
+def _num_held_out(run: RunRecord) -> int:
+    folder = RunFolder(run.folder)
+    part = run.config["data"].get("hold_out")
+    if not isinstance(part, float) or not 0 < part < 1 or not folder.has_labels():
+        return 0
+    return round(len(folder.labels().given) * part / (1 - part))
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _VALUE_LENGTH else value[: _VALUE_LENGTH - 1] + "…"

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+
+from imae.records import RunFolder
+from imae.report.formats import as_markdown, as_text
+from imae.report.page import render
+from imae.report.read import read_run
+from imae.report.table import table
+
+
+@pytest.fixture
+def read(make_run):
+    return lambda *arguments, **options: read_run(make_run(*arguments, **options))
+
+
+def history(*values, key="test_accuracy"):
+    empty = {"test_accuracy": None, "validation_accuracy": None}
+    return [{**empty, "step": step, key: each} for step, each in enumerate(values, start=1)]
+
+
+FLAT = history(0.8, 0.8, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ({"train": {"epochs": 2}}, "train.epochs (cce 6, mae 2)"),
+        ({"optimizer": {"lr": 0.5}}, "optimizer.lr (cce 0.1, mae 0.5)"),
+        ({"noise_map": "1:7"}, "noise_map (cce 0:1, mae 1:7)"),
+    ],
+)
+def test_methods_that_were_not_trained_alike_are_noted_everywhere(read, extra, words):
+    usual = {"optimizer": {"lr": 0.1}, "noise_map": "0:1", "train": {"epochs": 6}}
+    runs = [
+        read("a", rows=FLAT, extra=usual),
+        read("b", method="mae", rows=FLAT, extra={**usual, **extra}),
+    ]
+    compared = table(runs)
+    note = f"the methods were not trained alike: {words}"
+    for text in (as_text(compared, width=200), as_markdown(compared).replace("\\", "")):
+        assert note in text
+    assert note[1:] in render(runs)
+
+
+def test_seeds_machines_and_arguments_of_the_method_are_not_worth_a_note(read):
+    runs = [
+        read("a", rows=FLAT, seed=1, extra={"machine": {"threads": 1}}),
+        read("b", method="mae", arguments={"T": 8}, rows=FLAT, seed=2),
+        read("c", method="mae", arguments={"T": 8}, rows=FLAT, extra={"machine": {"threads": 2}}),
+    ]
+    assert table(runs).notes == {}
+
+
+def test_a_method_that_was_still_rising_is_pointed_out(read):
+    runs = [read("a", rows=FLAT), read("b", method="gce", rows=history(0.1, 0.15, 0.3))]
+    first, second = table(runs).rows
+    assert first.notes == ()
+    assert second.notes[0].startswith("accuracy was still rising when training ended: train longer")
+
+
+def test_a_constant_prediction_is_pointed_out(read, make_run):
+    folder = make_run("a", rows=FLAT)
+    record = RunFolder(folder)
+    last = record.dynamics(record.epochs()[-1])
+    predicted = np.full_like(last.predicted, 2)
+    predicted[:3] = -1  # rows that were not seen
+    record.write_dynamics(record.epochs()[-1], type(last)(last.margin, predicted, last.weight))
+    (row,) = table([read_run(folder)]).rows
+    assert "1 of 1 runs predict one class for every row (two)" in row.notes[0]
+    (other,) = table([read("b", rows=FLAT)]).rows
+    assert other.notes == ()
+
+
+def held_out(*values):
+    return history(*values, key="validation_accuracy")
+
+
+def test_without_test_rows_the_best_by_held_out_labels_is_named(read):
+    data = {"data": {"name": "mine", "hold_out": 0.1}}
+    runs = [
+        read("a", rows=held_out(0.60, 0.60), truth=False, extra=data),
+        read("b", method="gce", rows=held_out(0.75, 0.75), truth=False, extra=data),
+        read("c", method="imae", rows=held_out(0.74, 0.74), truth=False, extra=data),
+    ]
+    (notes,) = table(runs).notes.values()
+    # 400 rows were trained on, so 44 held out: sqrt(0.75 * 0.25 / 44) = 6.5 points.
+    assert notes == (
+        "best on held-out given labels: gce (75.0, standard error 6.5; within it: imae). "
+        "Some given labels may be wrong, so all true accuracies are higher",
+    )
+    assert notes[0][1:] in render(runs)
+
+
+def test_with_test_rows_no_method_is_recommended(read):
+    runs = [read("a", rows=FLAT), read("b", method="gce", rows=history(0.9, 0.9, 0.9))]
+    assert table(runs).notes == {}
