@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from imae.cli.options import gather_settings
+from imae.cli.options import DROP, ID_COLUMN, LABEL_COLUMN, data_flags, gather_settings
 from imae.errors import import_extra
 
 
@@ -23,6 +23,14 @@ def compare(
     seed: int | None = typer.Option(None, show_default="123", help="Seed of the first round."),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
+    lr: float | None = typer.Option(None, show_default="0.05", help="Learning rate."),
+    features: str | None = typer.Option(
+        None, help="Pretrained network whose frozen features replace the images."
+    ),
+    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    label_column: str | None = LABEL_COLUMN,
+    id_column: str | None = ID_COLUMN,
+    drop: list[str] | None = DROP,
     config: Path | None = typer.Option(None, help="File of settings, .json or .toml."),
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`."
@@ -44,6 +52,10 @@ def compare(
         "seed": seed,
         "train.epochs": epochs,
         "train.steps": steps,
+        "optimizer.lr": lr,
+        "data.features": features,
+        "data.root": None if root is None else str(root),
+        **data_flags(label_column, id_column, drop),
     }
     content = gather_settings(config, settings, flags)
     compare_and_report(content, split_losses(losses), seeds=seeds, jobs=jobs, out=out)

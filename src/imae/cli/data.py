@@ -7,7 +7,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from imae.cli.options import OVERWRITE, check_outputs, refuse_overwriting
+from imae.cli.options import (
+    DROP,
+    ID_COLUMN,
+    LABEL_COLUMN,
+    OVERWRITE,
+    check_outputs,
+    column_options,
+    refuse_overwriting,
+)
 
 _ROOT = typer.Option(
     None, "--root", show_default="$IMAE_DATA, ~/.cache/imae", help="Folder of the data sets."
@@ -86,17 +94,22 @@ def noise(
     ),
     exact: bool = typer.Option(False, "--exact", help="Change exactly this part of the rows."),
     root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    label_column: str | None = LABEL_COLUMN,
+    id_column: str | None = ID_COLUMN,
+    drop: list[str] | None = DROP,
     overwrite: bool = OVERWRITE,
 ) -> None:
     """Write the labels of DATA with noise of a known kind."""
-    from imae.data import load
+    from imae.data import describe, load
     from imae.noise import NoiseSpec, write_manifest
     from imae.train.relabel import corrupt_split
 
     spec = NoiseSpec(kind, rate)  # refused before the data is read
     refuse_overwriting(data, out)
     check_outputs(out, overwrite=overwrite)
-    split = load(data, root=root).train
+    loaded = load(data, root=root, **column_options(label_column, id_column, drop))
+    typer.echo(describe(loaded), err=True)
+    split = loaded.train
     noisy = corrupt_split(split, spec, seed=seed, mapping=mapping, exact=exact)
     write_manifest(out, noisy, split.labels, split.row_ids)
     typer.echo(

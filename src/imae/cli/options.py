@@ -9,6 +9,37 @@ import typer
 
 from imae.errors import ArgumentError
 
+LABEL_COLUMN = typer.Option(
+    None, "--label-column", help="Column of the labels, for a table.", rich_help_panel="Data"
+)
+ID_COLUMN = typer.Option(
+    None, "--id-column", help="Column of the row ids, for a table.", rich_help_panel="Data"
+)
+DROP = typer.Option(
+    None,
+    "--drop",
+    metavar="COLUMN",
+    help="Column of a table that is not used; may be repeated.",
+    rich_help_panel="Data",
+)
+
+
+def column_options(
+    label_column: str | None, id_column: str | None, drop: list[str] | None
+) -> dict[str, Any]:
+    """Options of ``imae.data.load`` that say what the columns of a table are."""
+    options = {"label_column": label_column, "id_column": id_column, "drop": drop or None}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def data_flags(
+    label_column: str | None, id_column: str | None, drop: list[str] | None
+) -> dict[str, object]:
+    """The same as settings of a run."""
+    given = column_options(label_column, id_column, drop)
+    return {f"data.options.{name}": value for name, value in given.items()}
+
+
 OVERWRITE = typer.Option(False, "--overwrite", help="Replace files that exist.")
 
 

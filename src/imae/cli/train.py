@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from imae.cli.options import gather_settings
+from imae.cli.options import DROP, ID_COLUMN, LABEL_COLUMN, data_flags, gather_settings
 from imae.errors import ArgumentError, import_extra
 from imae.records.measures import MEASURES
 
@@ -49,6 +49,9 @@ def train(
         help="Of several processes each has the whole network (ddp) or a part (fsdp).",
     ),
     root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    label_column: str | None = LABEL_COLUMN,
+    id_column: str | None = ID_COLUMN,
+    drop: list[str] | None = DROP,
     out: Path | None = typer.Option(None, show_default="runs/NAME-TIME", help="Run folder."),
     log: list[str] | None = typer.Option(
         None, help="Further logs: csv, tensorboard, wandb, mlflow. May be repeated."
@@ -75,6 +78,7 @@ def train(
         "data.labels": labels,
         "data.hold_out": hold_out,
         "data.features": features,
+        **data_flags(label_column, id_column, drop),
         "method.name": loss,
         "method.arguments.T": T,
         "model.name": model,

@@ -23,6 +23,9 @@ class Display:
     def say(self, line: str) -> None:
         """Is told a line that must not be missed."""
 
+    def inform(self, line: str) -> None:
+        """Shows a line to a person who watches."""
+
     def start(self, step: int, total_steps: int) -> None:
         """Is told how long the run is."""
 
@@ -62,6 +65,10 @@ class LineDisplay(Display):
     def say(self, line: str) -> None:
         """Prints the line."""
         print(f"imae: {line}", file=sys.stderr, flush=True)
+
+    def inform(self, line: str) -> None:
+        """Prints the line."""
+        self.say(line)
 
     def start(self, step: int, total_steps: int) -> None:
         """Starts counting."""
@@ -110,6 +117,10 @@ class BarDisplay(Display):
             console=Console(stderr=True),
         )
         self._task = self._bar.add_task("", total=None)
+
+    def inform(self, line: str) -> None:
+        """Prints the line."""
+        self.say(line)
 
     def start(self, step: int, total_steps: int) -> None:
         """Shows the bar."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from imae.data import Batches, Data, Split
+from imae.data import Batches, Data, Split, describe
 from imae.data.sources.catalog import SOURCES
 from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
@@ -65,6 +65,10 @@ def setup(
     method = METHODS.build(chosen.name, **arguments)
     config = config.model_copy(update={"method": chosen})
     prepared = prepare(config, rows, needs_trusted=method.needs_trusted)
+    held_out = prepared.validation if prepared.is_held_out else None
+    display.inform(describe(rows.data) + (f"; {len(held_out)} rows held out" if held_out else ""))
+    for note in rows.data.notes:
+        display.say(note)
     config = resolved(config, prepared)
     ranks = Ranks(fabric)
     train = config.train

@@ -1,0 +1,90 @@
+"""Columns of a table as options of every command that reads one."""
+
+import csv
+
+import pytest
+
+from imae.cli.app import main
+from imae.records import RunFolder
+
+QUICK = ["--model", "mlp", "--steps", "2", "--set", "machine.threads=1"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "mine.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["key", "animal", "height", "target", "secret"])
+        for row in range(40):
+            writer.writerow([f"k{row}", ("cat", "dog")[row % 2], row % 7, row, row % 2])
+    return path
+
+
+COLUMNS = ["--label-column", "animal", "--id-column", "key", "--drop", "target", "--drop", "secret"]
+
+
+def test_train_reads_the_columns_it_is_told_and_says_what_it_read(table, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(["train", str(table), *COLUMNS, *QUICK, "--out", str(run)]) == 0
+    assert "40 training rows; 2 classes (cat 20, dog 20); columns height" in capsys.readouterr().err
+    labels = RunFolder(run).labels()
+    assert labels.class_names.tolist() == ["cat", "dog"]
+    assert set(labels.row_ids) <= {f"k{row}" for row in range(40)}
+    assert RunFolder(run).preparation()["input_shape"] == [1]
+
+
+def test_the_line_says_how_many_rows_are_held_out(table, tmp_path, capsys):
+    run = tmp_path / "run"
+    arguments = [*COLUMNS, *QUICK, "--hold-out", "0.2", "--out", str(run)]
+    assert main(["train", str(table), *arguments]) == 0
+    held_out = 40 - len(RunFolder(run).labels().given)
+    assert f"; {held_out} rows held out" in capsys.readouterr().err
+    assert held_out > 0
+
+
+def test_compare_takes_columns_and_the_learning_rate(table, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["--losses", "cce,gce", "--seeds", "1", "--lr", "0.25", "--out", str(out)]
+    assert main(["compare", str(table), *COLUMNS, *QUICK, *arguments]) == 0
+    config = RunFolder(out / "gce-seed123").config()
+    assert config["optimizer"]["lr"] == 0.25
+    assert config["data"]["options"]["label_column"] == "animal"
+
+
+def test_compare_without_truth_or_test_rows_names_a_method(table, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["--losses", "cce,gce", "--seeds", "1", "--out", str(out)]
+    assert main(["compare", str(table), *COLUMNS, *QUICK, *arguments]) == 0
+    shown = capsys.readouterr().out
+    assert "best on held-out given labels: " in shown
+    assert "Held-out" in shown
+    assert "Hybrid" not in shown
+    for text in ((out / "table.md").read_text(), (out / "report.html").read_text()):
+        assert "Held-out given labels" in text
+    assert list((out / "figures").glob("*held_out.png"))
+
+
+def test_noise_takes_columns(table, tmp_path, capsys):
+    out = tmp_path / "labels.csv"
+    arguments = ["--rate", "0.5", "--out", str(out)]
+    assert main(["noise", str(table), *COLUMNS, *arguments]) == 0
+    assert "2 classes (cat 20, dog 20)" in capsys.readouterr().err
+    assert out.read_text().count("\n") > 40
+
+
+@pytest.mark.parametrize("command", ["noise", "predict", "export", "report"])
+def test_a_file_that_exists_is_kept(command, table, tmp_path, capsys):
+    out = tmp_path / "mine.onnx"
+    out.write_text("mine")
+    arguments = {
+        "noise": ["noise", str(table), *COLUMNS, "--rate", "0.5"],
+        "predict": ["predict", "run", str(table)],
+        "export": ["export", "run"],
+        "report": ["report", "run"],
+    }[command]
+    if command == "predict":
+        out = out.rename(tmp_path / "mine.csv.csv")
+    assert main([*arguments, "--out", str(out)]) == 2
+    assert f"{out}: exists; name another file, or add --overwrite" in capsys.readouterr().err
+    assert out.read_text() == "mine"
