@@ -84,7 +84,7 @@ def test_an_existing_page_or_table_is_kept_unless_overwriting_is_asked_for(invok
     for path in (page, table):
         path.write_text("mine")
         result = invoke(run, "--out", page, "--table", table)
-        assert f"{path}: exists; name another file, or add --overwrite" in str(result.exception)
+        assert f"{path}: exists already; choose another" in str(result.exception)
         assert path.read_text() == "mine"
         path.unlink()
     page.write_text("mine")

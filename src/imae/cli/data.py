@@ -12,7 +12,6 @@ from imae.cli.options import (
     ID_COLUMN,
     LABEL_COLUMN,
     OVERWRITE,
-    check_outputs,
     column_options,
     refuse_overwriting,
 )
@@ -102,11 +101,12 @@ def noise(
     """Write the labels of DATA with noise of a known kind."""
     from imae.data import describe, load
     from imae.noise import NoiseSpec, write_manifest
+    from imae.records.lock import check_overwriting
     from imae.train.relabel import corrupt_split
 
     spec = NoiseSpec(kind, rate)  # refused before the data is read
     refuse_overwriting(data, out)
-    check_outputs(out, overwrite=overwrite)
+    check_overwriting(out, overwrite=overwrite)
     loaded = load(data, root=root, **column_options(label_column, id_column, drop))
     typer.echo(describe(loaded), err=True)
     split = loaded.train

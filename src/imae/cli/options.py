@@ -43,17 +43,6 @@ def data_flags(
 OVERWRITE = typer.Option(False, "--overwrite", help="Replace files that exist.")
 
 
-def check_outputs(*paths: Path | None, overwrite: bool) -> None:
-    """Raises if a file would be replaced that the user did not offer to lose.
-
-    Raises:
-        ArgumentError: If one exists and ``overwrite`` is not set.
-    """
-    for path in paths:
-        if path is not None and path.exists() and not overwrite:
-            raise ArgumentError(f"{path}: exists; name another file, or add --overwrite")
-
-
 def refuse_overwriting(data: str, out: Path) -> None:
     """Raises if the output would replace the data.
 

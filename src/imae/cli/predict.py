@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from imae.cli.options import refuse_overwriting
+from imae.cli.options import OVERWRITE, refuse_overwriting
 from imae.errors import import_extra
 
 _SHOWN = 5  # classes in the summary
@@ -24,7 +24,7 @@ def predict(
         show_default="best, if rows were held out",
         help="Weights: best on the held-out labels, or final.",
     ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
+    overwrite: bool = OVERWRITE,
     root: Path | None = typer.Option(
         None, help="Folder that holds a named data set, or all images of a path."
     ),
@@ -80,7 +80,7 @@ def export(
         show_default="best, if rows were held out",
         help="Weights: best on the held-out labels, or final.",
     ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
+    overwrite: bool = OVERWRITE,
     model: str | None = typer.Option(
         None, help="The run's network, if it is a function of your own: package.module:function."
     ),

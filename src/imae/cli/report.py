@@ -5,7 +5,8 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from imae.cli.options import OVERWRITE, check_outputs
+from imae.cli.options import OVERWRITE
+from imae.records.lock import check_overwriting
 from imae.report import as_text, find_runs, read_runs, save_figures, save_table, table, write_report
 
 
@@ -26,7 +27,9 @@ def report(
 
     RUN is a run folder, or a folder of `imae compare` or `imae reproduce` for all of its runs.
     """
-    check_outputs(out, table_file, overwrite=overwrite)
+    for path in (out, table_file):
+        if path is not None:
+            check_overwriting(path, overwrite=overwrite)
     records = read_runs(find_runs(runs))
     compared = table(records)
     if table_file is not None:

@@ -112,3 +112,15 @@ def _is_environment(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and "imae" in content
+
+
+def check_overwriting(path: Path, *, overwrite: bool) -> None:
+    """Raises if a file must not be written: it exists, or a run folder would lose its own.
+
+    Raises:
+        ArgumentError: If so.
+    """
+    if is_of_run(path):
+        raise ArgumentError(f"{path}: is a file of a run; choose another --out")
+    if path.is_file() and not overwrite:
+        raise ArgumentError(f"{path}: exists already; choose another --out, or give --overwrite")

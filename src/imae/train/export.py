@@ -15,7 +15,8 @@ import torch
 from imae._checks import check_choice
 from imae.errors import ArgumentError, import_extra
 from imae.models import Network
-from imae.train.predict import check_overwriting, load_network, write_bytes
+from imae.records.lock import check_overwriting
+from imae.train.predict import load_network, write_bytes
 from imae.train.preparation import read_preparation
 from imae.train.run import Run
 

@@ -18,7 +18,7 @@ from imae.data.preparation import standardise
 from imae.errors import ArgumentError, DataError, ImaeError, import_extra
 from imae.models import Network
 from imae.records.files import whole_file
-from imae.records.lock import is_of_run
+from imae.records.lock import check_overwriting
 from imae.train.preparation import Preparation, frozen_features, read_preparation
 from imae.train.run import Run
 
@@ -175,18 +175,6 @@ def check_output(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
         raise ArgumentError(f"out must end in {' or '.join(SUFFIXES)}, got {str(path)!r}")
     check_overwriting(path, overwrite=overwrite)
     return path
-
-
-def check_overwriting(path: Path, *, overwrite: bool) -> None:
-    """Raises if a file must not be written: it exists, or a run folder would lose its own.
-
-    Raises:
-        ArgumentError: If so.
-    """
-    if is_of_run(path):
-        raise ArgumentError(f"{path}: is a file of a run; choose another --out")
-    if path.is_file() and not overwrite:
-        raise ArgumentError(f"{path}: exists already; choose another --out, or give --overwrite")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
