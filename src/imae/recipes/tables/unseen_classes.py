@@ -10,7 +10,7 @@ from imae.recipes.protocols import CIFAR100, SHORT_RATES, budgeted, method, shor
 from imae.recipes.recipe import Cell, Recipe, merged
 from imae.records.files import whole_file
 from imae.report.formats import UNKNOWN
-from imae.report.table import Summary, summarise
+from imae.report.hints import Summary, summarise
 
 _LOSSES = ("cce", "mae", "gce", "sl", "imae", "imae_stable")
 _RATE = 0.4
