@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from imae.errors import DataError
-from imae.train import build_config, evaluate_robustness, train
+from imae.models import Network
+from imae.train import build_config, evaluate_robustness, preparation, train
 from imae.train.predict import load_network, load_test_rows
 
 MACHINE = {"accelerator": "cpu", "threads": 1}
@@ -66,3 +69,38 @@ def test_rows_that_are_no_images_are_refused(tmp_path):
     }
     with pytest.raises(DataError, match="its rows are not images"):
         evaluate_robustness(train(build_config(config)), epsilon=0.1)
+
+
+class Colours(Network):
+    """Mean of each quarter of the image, so that features depend on every pixel."""
+
+    @property
+    def classifier(self):
+        raise NotImplementedError
+
+    def features(self, x):
+        return torch.nn.functional.adaptive_avg_pool2d(x, 2).flatten(1)
+
+
+def test_images_are_perturbed_through_the_frozen_network(tmp_path, monkeypatch):
+    monkeypatch.setattr(preparation, "build", lambda *_, **__: Colours())
+    monkeypatch.setattr(preparation, "load_weights", lambda *_: None)
+    monkeypatch.setattr(preparation, "pretrained_weights", Path)
+    monkeypatch.setattr(preparation, "data_root", lambda: tmp_path)
+    labels = np.arange(120) % 3
+    noise = np.random.default_rng(1).integers(0, 120, (120, 32, 32, 3))
+    pixels = noise + 40 * (labels[:, None, None, None] == np.arange(3))
+    split = np.where(np.arange(120) < 80, "train", "test")
+    np.savez(tmp_path / "rows.npz", images=pixels.astype(np.uint8), labels=labels, split=split)
+    config = {
+        "data": {"name": str(tmp_path / "rows.npz"), "features": "efficientnet_lite0"},
+        "model": {"name": "mlp"},
+        "train": {"steps": 30},
+        "machine": MACHINE,
+        "out": str(tmp_path / "run"),
+    }
+    run = train(build_config(config))
+    found = evaluate_robustness(run, epsilon=0.3, attack="fgsm")
+    assert found.clean == pytest.approx(run.result["final"]["test_accuracy"])
+    assert found.clean > 0.9
+    assert found.attacked < 0.5

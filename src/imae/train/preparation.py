@@ -38,17 +38,26 @@ def frozen_features(name: str, workers: int = 0) -> Callable[[Split], Split]:
 
     def features(split: Split) -> Split:
         images = replace(split, inputs=published_images(name, split.inputs))
-        is_small = max(images.inputs.shape[1:]) < _SMALL
-        kind = ("-112-bf16" if _has_bfloat16() else "-112") if is_small else ""
+        shape = images.inputs.shape
+        kind = ("-112-bf16" if _has_bfloat16() else "-112") if _is_small(shape) else ""
         return extract_features(
             images,
-            _enlarging(network) if is_small else network.features,
+            image_features(network, shape),
             name=f"{pretrained_weights(name).name}{kind}",
             cache=data_root() / "features",
             workers=workers,
         )
 
     return features
+
+
+def image_features(network: Network, shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+    """The function by which a frozen network turns images of this shape into features."""
+    return _enlarging(network) if _is_small(shape) else network.features
+
+
+def _is_small(shape: tuple[int, ...]) -> bool:
+    return max(shape[1:]) < _SMALL
 
 
 def _enlarging(network: Network) -> Callable[[Tensor], Tensor]:

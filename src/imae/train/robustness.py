@@ -13,7 +13,7 @@ from imae.data import ArrayImages, ImageFiles, Split, Unlabelled, load_unlabelle
 from imae.errors import ArgumentError, DataError
 from imae.metrics.robustness import fgsm, pgd
 from imae.train.predict import Progress, load_network, load_test_rows, plain_batches
-from imae.train.preparation import Preparation, frozen_network, read_preparation
+from imae.train.preparation import Preparation, frozen_network, image_features, read_preparation
 from imae.train.run import Run
 
 ATTACKS = ("fgsm", "pgd")
@@ -141,10 +141,11 @@ def _on_images(
         return network
     assert run.config.data.features is not None
     frozen = frozen_network(run.config.data.features).to(device).eval().requires_grad_(False)
+    features = image_features(frozen, preparation.like.shape)
     mean, std = (torch.tensor(each, device=device) for each in (scale.mean, scale.std))
 
     def logits(images: Tensor) -> Tensor:
-        scores: Tensor = network((frozen.features(images) - mean) / std)
+        scores: Tensor = network((features(images) - mean) / std)
         return scores
 
     return logits
