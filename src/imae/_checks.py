@@ -23,7 +23,7 @@ def check_interval(
     """
     if isinstance(value, bool | str | bytes) or not isinstance(value, SupportsFloat):
         raise ArgumentError(f"{name} must be a number, got {value!r}")
-    # Whole numbers are compared as they are: a float has not enough digits for a seed.
+    # Whole numbers are compared as they are: a float does not have enough digits for a seed.
     number: float = value if isinstance(value, int) else _as_float(name, value)
     above = number > low if open_low else number >= low
     below = number < high if open_high else number <= high

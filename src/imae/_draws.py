@@ -122,7 +122,7 @@ def draw_by_row(
 
 
 def _edges(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-    # Divided by the last sum, so that it is exactly one and no draw from [0, 1) lies past it.
+    # Divided by the last sum, so that it is exactly one and no draw from [0, 1) is beyond it.
     sums = np.cumsum(probabilities, axis=-1)
     return np.asarray(sums / sums[..., -1:], dtype=np.float64)
 
@@ -133,7 +133,7 @@ def numpy_generator(seed: int, purpose: str, *place: int) -> np.random.Generator
     Args:
         seed: Seed of the run, not negative.
         purpose: What the numbers are for, in words: ``"shuffle"``.
-        place: Further numbers that tell streams apart.
+        place: Further numbers that distinguish streams.
 
     Examples:
         >>> numpy_generator(1, "shuffle", 0).permutation(5).tolist()

@@ -127,7 +127,7 @@ class Catalog(Generic[Built]):
         """Builds the thing of this name from its defaults and ``arguments``.
 
         Raises:
-            ArgumentError: If the name is unknown, or it takes no such argument.
+            ArgumentError: If the name is unknown, or an argument is not taken.
         """
         entry = self.find(name)
         for argument in arguments:

@@ -26,7 +26,7 @@ def import_extra(module: str, *, extra: str | None) -> ModuleType:
     Args:
         module: Dotted name of the module, for example ``"PIL.Image"``.
         extra: Extra of this package that brings it, for example ``"data"``; None for a package
-            that users of it bring themselves.
+            that no extra installs.
 
     Raises:
         MissingExtraError: If the module's distribution is not installed.

@@ -77,6 +77,16 @@ def test_a_mistake_is_one_line(run, digits_run, arguments, kind, message, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_that_exists_is_replaced_on_request_only(run, digits_run, tmp_path):
+    out = tmp_path / "new.csv"
+    out.write_text("mine")
+    refused = run(digits_run, "digits", "--out", out)
+    assert "exists already; choose another --out, or give --overwrite" in str(refused.exception)
+    assert out.read_text() == "mine"
+    assert run(digits_run, "digits", "--out", out, "--overwrite").exit_code == 0
+    assert out.read_text() != "mine"
+
+
 def test_the_data_are_not_overwritten_by_their_predictions(run, digits_run, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("path\nx.png\n")

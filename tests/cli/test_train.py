@@ -161,3 +161,20 @@ def test_paths_called_none_and_null_stay_paths(run, table, tmp_path, monkeypatch
     assert str(refused.exception).startswith("none: is neither a folder nor a file")
     run("digits", "--model", "mlp", "--steps", 2, "--out", "null")
     assert RunFolder("null").result() is not None
+
+
+def test_a_run_is_lengthened_and_its_data_named_again(run, table, tmp_path):
+    out = tmp_path / "run"
+    assert run(table, "--epochs", 1, "--out", out).exit_code == 0
+    moved = table.rename(tmp_path / "moved.npz")
+    result = run(moved, "--resume", out, "--epochs", 2)
+    assert result.exit_code == 0, result.exception
+    assert RunFolder(out).result()["steps"] == 2 * RunFolder(out).history()[0]["step"]
+
+
+def test_a_folder_of_somebody_else_is_refused(run, table, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    result = run(table, "--out", tmp_path / "mine")
+    assert "holds files but no run, such as notes.txt" in str(result.exception)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]

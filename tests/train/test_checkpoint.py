@@ -72,7 +72,7 @@ def test_damage_anywhere_is_noticed_and_the_one_before_is_taken(configure):
         said = []
         assert load_checkpoint(folder, said.append)["step"] == before
         assert said == [
-            f"{newest}: damaged, its checksum does not hold; trying the checkpoint before it"
+            f"{newest}: is damaged, its checksum differs; trying the checkpoint before it"
         ]
 
 
@@ -84,7 +84,7 @@ def test_without_its_checksum_it_does_not_count(tmp_path, manifest):
     said = []
     assert load_checkpoint(tmp_path, said.append) is None
     assert len(said) == 1
-    reason = "is missing" if manifest is None else "damaged, its checksum does not hold"
+    reason = "is missing" if manifest is None else "is damaged, its checksum differs"
     assert reason in said[0]
 
 

@@ -60,6 +60,8 @@ def test_onnx_gives_the_same_logits_for_any_number_of_rows(digits_run, rows, tmp
     path = tmp_path / "digits.onnx"
     export(digits_run, path)
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    assert session.get_inputs()[0].shape == ["batch", 1, 8, 8]
+    assert session.get_outputs()[0].shape == ["batch", 10]
     for number in (1, 5):
         (logits,) = session.run(["logits"], {"x": rows[:number].numpy()})
         expected = expected_logits(digits_run, rows[:number]).numpy()

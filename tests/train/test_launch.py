@@ -378,7 +378,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(configure, tmp_path, 
     damaged[len(damaged) // 2] ^= 1
     newest.write_bytes(damaged)
     assert trace(resume(run.path).path) == expected
-    assert "damaged, its checksum does not hold; trying the checkpoint before" in (
+    assert "is damaged, its checksum differs; trying the checkpoint before" in (
         capfd.readouterr().err
     )
 

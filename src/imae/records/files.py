@@ -116,7 +116,7 @@ def parse_object(text: bytes, where: str) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def read_file(path: Path) -> bytes:
@@ -176,7 +176,7 @@ def read_arrays(
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for forever
             raise ValueError("not a regular file")
-        with path.open("rb") as file:  # closed whatever numpy makes of it
+        with path.open("rb") as file:  # closed even if numpy fails
             _refuse_packed(file)
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there at all, with a checksum, safe to load."""
+"""Checkpoints: written whole or not at all, with a checksum, safe to load."""
 
 import hashlib
 import io
@@ -31,23 +31,23 @@ def save_checkpoint(folder: Path, content: dict[str, Any], *, step: int, keep: i
         keep: Checkpoints to keep, at least 1.
 
     Raises:
-        ImaeError: If it cannot be written; those that are there stay.
+        ImaeError: If it cannot be written; earlier checkpoints are kept.
     """
     save_tensors(folder / f"step-{step:09d}.pt", content)
     with explained_writing(folder, folder.parent):
         steps = {path: _step(path) for path in list_checkpoints(folder)}
         kept = [path for path, of_path in steps.items() if of_path <= step][-keep:]
         for path in steps.keys() - kept:
-            _manifest(path).unlink(missing_ok=True)  # first: without it the file does not count
+            _manifest(path).unlink(missing_ok=True)  # first: without it the file is ignored
             path.unlink(missing_ok=True)
 
 
 def load_checkpoint(folder: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """The newest checkpoint that is whole, or None if there is none.
+    """The newest checkpoint that is complete, or None if there is none.
 
     Args:
         folder: Folder of the checkpoints.
-        say: Told, in one line each, about checkpoints that are damaged.
+        say: Called with one line for each checkpoint that is damaged.
     """
     for path in reversed(list_checkpoints(folder)):
         try:
@@ -58,7 +58,7 @@ def load_checkpoint(folder: Path, say: Callable[[str], None]) -> dict[str, Any] 
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Checkpoints in the order of their steps; whether they are whole shows on loading."""
+    """Checkpoints in the order of their steps; damage is found on loading."""
     found = [path for path in folder.glob("step-*.pt") if _NAME.fullmatch(path.name)]
     return sorted(found, key=_step)
 
@@ -101,7 +101,7 @@ def load_tensors(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         is_whole = False
     if not is_whole:
-        raise DataError(f"{path}: damaged, its checksum does not hold")
+        raise DataError(f"{path}: is damaged, its checksum differs")
     if not _is_unpacked(path):  # before torch unpacks it: a small file could fill the memory
         raise DataError(f"{path}: is compressed, which imae does not write")
     try:
@@ -109,7 +109,9 @@ def load_tensors(path: Path) -> dict[str, Any]:
     except Exception:  # torch's own reason is advice to load it unsafely
         raise DataError(f"{path}: holds no tensors that can be read safely") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise DataError(f"{path}: written by another version of imae, which can read it")
+        raise DataError(
+            f"{path}: was written by another version of imae; use that version to read it"
+        )
     return dict(content)
 
 

@@ -30,7 +30,7 @@ class DataConfig(_Section):
     )
     rows: Positive | None = Field(
         default=None,
-        description="Train on a sample of so many rows, with the same share of each label.",
+        description="Train on a sample of this many rows, with the same share of each label.",
     )
     trusted: Positive | Literal["validation"] | None = Field(
         default=None,
@@ -160,7 +160,7 @@ class OptimizerConfig(_Section):
     )
     lr: float = Field(default=0.05, gt=0, lt=1e30, description="Learning rate.")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="For momentum and nesterov.")
-    weight_decay: float = Field(default=5e-4, ge=0, description="Pull of the weights towards zero.")
+    weight_decay: float = Field(default=5e-4, ge=0, description="Weight decay.")
     delta: float = Field(default=1e-8, gt=0, description="What Adam adds to its denominator.")
 
 
@@ -174,7 +174,7 @@ class ScheduleConfig(_Section):
         default=(), description="For steps: divide at each of these steps."
     )
     every: Positive | None = Field(
-        default=None, description="For steps: divide every so many steps."
+        default=None, description="For steps: divide after every this many steps."
     )
     divide_by: float = Field(default=10.0, gt=1, description="For steps: what to divide by.")
     warm_up: int = Field(default=0, ge=0, description="Steps of linear warm-up.")
@@ -182,11 +182,13 @@ class ScheduleConfig(_Section):
     @model_validator(mode="after")
     def _fits(self) -> "ScheduleConfig":
         if (self.name == "steps") != bool(self.at or self.every):
-            raise ValueError("`at` or `every` must be given for the schedule steps and no other")
+            raise ValueError(
+                "`at` or `every` must be given for the schedule steps, and for no other"
+            )
         if self.at and self.every:
             raise ValueError("give `at` or `every`, not both")
         if self.name == "one_cycle" and self.warm_up:
-            raise ValueError("one_cycle has a warm-up of its own")
+            raise ValueError("one_cycle includes a warm-up")
         return self
 
 
@@ -200,8 +202,8 @@ class MachineConfig(_Section):
     )
     strategy: Literal["ddp", "fsdp"] = Field(
         default="ddp",
-        description="Of several processes each has the whole network (ddp) or a part of each "
-        "weight (fsdp).",
+        description="Each of several processes holds the whole network (ddp) or a part of "
+        "each weight (fsdp).",
     )
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
         default="32-true",
@@ -218,9 +220,9 @@ class MachineConfig(_Section):
     @model_validator(mode="after")
     def _can_be_divided(self) -> "MachineConfig":
         if self.strategy == "fsdp" and self.channels_last:
-            raise ValueError("channels_last is for strategy ddp: parts of weights have no layout")
+            raise ValueError("channels_last needs strategy ddp: parts of weights have no layout")
         if self.strategy == "fsdp" and self.precision == "16-mixed":
-            raise ValueError("precision 16-mixed is for strategy ddp; take bf16-mixed")
+            raise ValueError("precision 16-mixed needs strategy ddp; use bf16-mixed")
         return self
 
 

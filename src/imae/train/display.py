@@ -21,19 +21,19 @@ class Display:
     """Shows nothing: for all processes but the first."""
 
     def say(self, line: str) -> None:
-        """Is told a line that must not be missed."""
+        """Shows a line that must not be missed."""
 
     def inform(self, line: str) -> None:
         """Shows a line to a person who watches."""
 
     def start(self, step: int, total_steps: int) -> None:
-        """Is told how long the run is."""
+        """Starts showing progress."""
 
     def advance(self, step: int) -> None:
-        """Is told of every step."""
+        """Shows that a step is done."""
 
     def measured(self, row: Mapping[str, Any]) -> None:
-        """Is told of every evaluation."""
+        """Shows the measures of an evaluation."""
 
     def close(self) -> None:
         """Ends the display."""
@@ -155,11 +155,11 @@ def _measures(row: Mapping[str, Any]) -> str:
 
 
 class Logger(ABC):
-    """Something that is told every row of the history."""
+    """A log that receives every row of the history."""
 
     @abstractmethod
     def log(self, row: Mapping[str, Any]) -> None:
-        """Takes a row of the history."""
+        """Logs a row of the history."""
 
     @abstractmethod
     def close(self) -> None:
@@ -168,7 +168,7 @@ class Logger(ABC):
 
 @final
 class CSVLogger(Logger):
-    """``history.csv`` in the run folder, made anew from the history: a resume doubles nothing."""
+    """``history.csv`` in the run folder, written from the whole history at each row."""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
@@ -251,7 +251,7 @@ def build_loggers(names: tuple[str, ...], run: RunFolder, step: int) -> list[Log
     Args:
         names: Of csv, tensorboard, wandb, mlflow.
         run: The run folder.
-        step: Steps that are done; what was logged after them will come again.
+        step: Steps that are done; what was logged after them is logged again.
 
     Raises:
         MissingExtraError: If the package of one is not installed.
@@ -266,7 +266,7 @@ def build_loggers(names: tuple[str, ...], run: RunFolder, step: int) -> list[Log
 
 
 def _remembered(run: RunFolder, service: str) -> str | None:
-    """What a service called this run when it was first started; names of folders come again."""
+    """The id that a service gave to this run; names of folders can repeat."""
     path = run.path / f"{service}-id.txt"
     return path.read_text("utf-8").strip() if path.is_file() else None
 

@@ -49,7 +49,7 @@ def evaluate(state: State, held: EpochDynamics | None = None) -> Measures:
 
     Args:
         state: The run.
-        held: What `held_dynamics` gave at this step, if it was called, to save a second pass.
+        held: What `held_dynamics` returned at this step, if it was called, to save a second pass.
 
     Returns:
         Every measure of ``imae.records.measures`` by its key; None where it is unknown.
@@ -77,7 +77,7 @@ def evaluate(state: State, held: EpochDynamics | None = None) -> Measures:
 
 def _take_over_buffers(state: State) -> None:
     state.ranks.take_over_buffers(state.learner.networks)
-    state.ranks.take_over_buffers(state.network)  # a moving average has buffers of its own
+    state.ranks.take_over_buffers(state.network)  # a moving average has its own buffers
 
 
 def _predicted(state: State, split: Split, output: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -184,7 +184,7 @@ def _over_rows(
 
 @contextlib.contextmanager
 def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode for the block, and afterwards the mode that was."""
+    """Evaluation mode for the block, then the mode it was in."""
     was_training = network.training
     network.eval()
     try:

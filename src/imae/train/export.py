@@ -20,7 +20,7 @@ from imae.train.predict import load_network, write_bytes
 from imae.train.preparation import read_preparation
 from imae.train.run import Run
 
-_QUIET = "torch.onnx._internal.exporter._registration"  # tells of each package that is not there
+_QUIET = "torch.onnx._internal.exporter._registration"  # logs each package that is missing
 
 
 def export(
@@ -77,11 +77,11 @@ def export(
 
 
 def describe(run: Run) -> dict[str, Any]:
-    """What one must know to use the network of a run, in plain values for JSON.
+    """What is needed to use the network of a run, in plain values for JSON.
 
     Returns:
         ``class_names``, ``input_shape`` (of one row), ``model`` (name and arguments) and
-        ``preparation``: means and deviations, of features as they stand in their columns, of
+        ``preparation``: means and deviations, of features as they are in their columns, of
         images for each channel with pixels scaled to [0, 1].
 
     Raises:
@@ -133,7 +133,7 @@ def _torch(network: Network, shape: Sequence[int], texts: Mapping[str, str]) -> 
 
 def _safetensors(
     network: Network,
-    shape: Sequence[int],  # noqa: ARG001 - stands among the texts
+    shape: Sequence[int],  # noqa: ARG001 - is one of the texts
     texts: Mapping[str, str],
 ) -> bytes:
     library = import_extra("safetensors.torch", extra="data")
@@ -168,7 +168,7 @@ def _traced(network: Network, shape: Sequence[int]) -> torch.export.ExportedProg
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps what torch's exporters say about themselves from the user."""
+    """Silences what torch's exporters log about themselves."""
     logger = logging.getLogger(_QUIET)
     before = logger.level
     logger.setLevel(logging.ERROR)

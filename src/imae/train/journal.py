@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_PROGRESS = 5.0
 
 
 class Journal:
-    """The writing side of a run. All ranks call it, for measuring needs all; the first writes.
+    """Writes the run folder. All ranks call it, since all take part in measuring; the first writes.
 
     Args:
         run: The run folder.
@@ -245,7 +245,7 @@ class Journal:
 
 
 def summary(history: list[dict[str, Any]], best_step: int | None = None) -> dict[str, Any]:
-    """The best and the final row of a history, apart.
+    """The best and the final row of a history.
 
     ``best`` has the highest accuracy on the held-out labels, as a user without clean data would
     choose; ``best_test`` has the highest test accuracy, the paper's "Best". Of equal ones the

@@ -47,7 +47,7 @@ class Learner(nn.Module):
         self.method = method
         outputs: Callable[[nn.Module, Tensor], _Outputs]
         if not method.needs_features:
-            outputs = _logits_alone
+            outputs = _only_logits
         else:
             outputs = outputs_of_call if sharded else _features_and_logits
         self._outputs = torch.compile(outputs) if compiled else outputs
@@ -104,7 +104,7 @@ def _features_and_logits(network: nn.Module, inputs: Tensor) -> _Outputs:
     return network.features_and_logits(inputs)
 
 
-def _logits_alone(network: nn.Module, inputs: Tensor) -> _Outputs:
+def _only_logits(network: nn.Module, inputs: Tensor) -> _Outputs:
     return None, network(inputs)
 
 

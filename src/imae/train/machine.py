@@ -48,10 +48,10 @@ def describe(device: torch.device, threads: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def pinned(threads: int, device: torch.device) -> Iterator[None]:
-    """A number of threads and no random number from outside, for as long as the block runs.
+    """Fixes the number of threads and keeps the random state, while the block runs.
 
     Each step seeds the global generator, which networks with dropout draw from; afterwards it is
-    as it was. On an accelerator, algorithms that give other bits each time are avoided.
+    as it was. On an accelerator, nondeterministic algorithms are avoided.
     """
     before = torch.get_num_threads()
     mode = torch.get_deterministic_debug_mode()
@@ -102,7 +102,7 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     root, commit = run.stdout.splitlines()
-    # An environment within a repository of the user's lies elsewhere below its root.
+    # imae installed inside a repository of the user is elsewhere below its root.
     return commit if Path(root, "src", "imae") == source else None
 
 
@@ -121,9 +121,9 @@ def shard_learner(learner: nn.Module, mesh: "DeviceMesh") -> nn.Module:
 
 
 def shard(network: nn.Module, mesh: "DeviceMesh") -> None:
-    """Divides the weights of a network, each of its parts a unit of its own.
+    """Divides the weights of a network, each of its parts as a separate unit.
 
-    From then on the network must be called as a module: only that puts weights together.
+    From then on the network must be called as a module: only then are the weights put together.
 
     Args:
         network: Changed in place.
@@ -222,13 +222,13 @@ def build_fabric(machine: MachineConfig) -> "Fabric":
     strategies = import_extra("lightning_fabric.strategies", extra="train")
     # After the import, which makes it log every rank and number format.
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    is_alone = machine.devices * machine.nodes == 1
+    is_single = machine.devices * machine.nodes == 1
     try:
         fabric: Fabric = fabric_module.Fabric(
             accelerator=machine.accelerator,
             devices=machine.devices,
             num_nodes=machine.nodes,
-            strategy="auto" if is_alone else _strategy(machine, strategies),
+            strategy="auto" if is_single else _strategy(machine, strategies),
             precision=machine.precision,
         )
     except (ValueError, RuntimeError, TypeError) as error:

@@ -65,13 +65,13 @@ def predict(
             or Parquet file, or a ``.npz`` or ``.npy`` file. Labels in it are not read. Or the
             rows themselves: an array, a tensor, a data frame or a torch data set.
         which: "best" on the held-out labels, or "final"; by default the best if there is one.
-        root: For a known set the folder its files lie in. For a path the folder that no image may
-            lie outside of.
+        root: For a known set the folder of its files. For a path the folder that all images must
+            be in.
         progress: Called with the rows that are done and all rows.
 
     Raises:
         ArgumentError: If ``which`` is neither.
-        DataError: If there is no trained run, or the rows cannot be read or do not fit it.
+        DataError: If the run is not trained, or the rows cannot be read or do not fit it.
 
     Examples:
         >>> import tempfile
@@ -247,8 +247,8 @@ def _run(
         if not is_finite.all():
             row = int(batch.row[int((~is_finite).nonzero()[0])])
             raise DataError(
-                f"{where}: row {str(ids[row])!r} gets scores that are not finite; look for huge "
-                f"numbers in it"
+                f"{where}: row {str(ids[row])!r} has scores that are not finite; look for very "
+                f"large numbers in it"
             )
         labels.append(logits.argmax(1).cpu())  # of logits: probabilities can be rounded to a tie
         probabilities.append(logits.softmax(1).cpu())

@@ -32,7 +32,7 @@ def frozen_features(name: str, workers: int = 0) -> Callable[[Split], Split]:
         workers: Processes that read and decode.
 
     Raises:
-        ArgumentError: If there is no such network; when called, if the rows are no colour images.
+        ArgumentError: If there is no such network; when called, if the rows are not colour images.
     """
     network = frozen_network(name)
 
@@ -120,7 +120,7 @@ def _check_published(name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """What one must know to put new rows before the network of a run.
+    """What is needed to use the network of a run on new rows.
 
     Args:
         class_names: Names of the classes, in the order of the logits.

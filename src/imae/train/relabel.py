@@ -137,7 +137,7 @@ def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()
     """The rows under the labels of a file, which must name each of them once and no others.
 
     A file of ``imae noise`` holds the labels before the noise too: they must be those of the rows,
-    and count as clean unless the rows have clean labels of their own. Of any other file nothing
+    and count as clean unless the rows have their own clean labels. Of any other file nothing
     is known but the labels: the truth stays as well known as it was, and the labels that the rows
     had before are forgotten. Rows with text in a column ``removed`` belong to no class and are
     left out, as ``imae audit apply`` writes them.

@@ -170,7 +170,8 @@ def prepare(
     train, validation, trusted = _set_trusted_aside(
         data.train, data.validation, config, needs_trusted=needs_trusted
     )
-    counted = transition = counted_transition(train)
+    counted = None if train.clean_labels is None else counted_transition(train)
+    transition = counted
     if config.noise is not None:
         corrupt = configured_noise(config, is_scaled=rows.is_scaled)
         noisy = corrupt(train, config.seed)

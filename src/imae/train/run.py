@@ -27,7 +27,7 @@ class Run:
             like it.
 
     Raises:
-        DataError: If there is no run, or its network is another.
+        DataError: If there is no run, or it has another network.
     """
 
     def __init__(

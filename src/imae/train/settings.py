@@ -51,7 +51,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        text = path.read_text("utf-8-sig")  # Windows likes to put a byte order mark
+        text = path.read_text("utf-8-sig")  # Windows programs write a byte order mark
         if path.suffix == ".json":
             content = json.loads(text)
         elif path.suffix == ".toml":
@@ -74,7 +74,7 @@ def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[s
     lists are written ``schedule.at=32000,48000``.
 
     Raises:
-        ArgumentError: If a text has another form; whether a key is known, `build_config` says.
+        ArgumentError: If a text has another form; `build_config` checks whether keys are known.
 
     Examples:
         >>> with_settings({"seed": 1}, ["seed=2", "train.epochs=3"])

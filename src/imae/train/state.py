@@ -1,4 +1,4 @@
-"""Everything that a run is made of, in one object, so that a checkpoint cannot forget a part."""
+"""Everything that a run consists of, in one object, so that a checkpoint cannot miss a part."""
 
 import time
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Ranks:
         return summed
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """Rows of all ranks one after another; all must call it, each with rows of its own."""
+        """Rows of all ranks one after another; all must call it, each with its own rows."""
         if self.number == 1:
             return tensor
         sizes = torch.zeros(self.number, dtype=torch.int64, device=tensor.device)
@@ -62,7 +62,7 @@ class Ranks:
                 parameter.grad.copy_(self.total(parameter.grad) / self.number)
 
     def take_over_buffers(self, network: nn.Module) -> None:
-        """Gives all ranks the buffers of the first: each has statistics of its own share."""
+        """Gives all ranks the buffers of the first: each has the statistics of its share."""
         if self.number > 1:
             for buffer in network.buffers():
                 torch.distributed.broadcast(buffer, src=0)
@@ -90,7 +90,7 @@ class State:
         is_sharded: Whether the weights of the networks are divided among the ranks.
         step: Steps that are done.
         loss: Summed loss and weight of the rows since the last evaluation, on this rank.
-        seconds: Time that earlier pieces of this run took.
+        seconds: Time of this run before it was resumed.
         step_seconds: The part of the time spent in training steps.
         best_validation: Highest accuracy on the held-out rows so far.
     """
@@ -145,7 +145,7 @@ class State:
         return self.seconds + time.perf_counter() - self.started
 
     def scaler(self) -> Any | None:
-        """What scales the loss in half precision, if anything does."""
+        """The scaler of the loss in half precision, if there is one."""
         return getattr(self.fabric.strategy.precision, "scaler", None)
 
     def check_weights(self) -> None:
