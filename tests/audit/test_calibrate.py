@@ -15,17 +15,27 @@ def test_the_noise_model_recovers_a_pair_transition():
     flips = draws.random(3000) < np.array([0.0, 0.3, 0.0])[clean]
     given = np.where(flips, 2, clean)
     sure = np.eye(3)[clean] * 0.97 + 0.01
-    model, rows = fit_noise_model(likely_classes(sure), given)
-    assert len(rows) == 3000
+    model = fit_noise_model(likely_classes(sure), given)
+    assert model.num_rows == 3000
     np.testing.assert_allclose(model.transition, [[1, 0, 0], [0, 0.7, 0.3], [0, 0, 1]], atol=0.04)
-    low, high = model.interval()
+    low, high = model.interval(model.rate)
     assert low <= flips.mean() <= high
+    wrong = model.wrong(likely_classes(sure), given)
+    assert wrong.mean() == pytest.approx(model.rate, abs=1e-6)
+    assert wrong[flips].min() > 0.9 > 0.1 > wrong[~flips].max()
 
 
 def test_a_large_set_is_fitted_to_a_part_of_its_rows():
     probabilities = np.full((30_000, 100), 0.01, np.float32)
-    _, rows = fit_noise_model(likely_classes(probabilities), np.zeros(30_000, np.int64))
-    assert len(rows) == 20_000
+    model = fit_noise_model(likely_classes(probabilities), np.zeros(30_000, np.int64))
+    assert model.num_rows == 20_000
+
+
+def test_few_rows_of_a_class_have_one_rate_for_all_pairs():
+    sure = np.eye(3)[np.arange(300) % 3]
+    given = np.where(np.arange(300) % 15 == 0, 1, np.arange(300) % 3)
+    off = fit_noise_model(likely_classes(sure), given).transition[~np.eye(3, dtype=bool)]
+    np.testing.assert_allclose(off, off[0])
 
 
 def test_monotone_equals_the_best_non_falling_fit():

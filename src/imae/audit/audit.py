@@ -109,10 +109,14 @@ def _judge(
         closeness = similarity.mean(1)
         is_far = closeness <= np.quantile(closeness, _FAR)
     fitted = np.flatnonzero(evidence.is_unseen)
-    model, used = fit_noise_model(_take(classes, fitted), given[fitted])
-    wrong = monotone(suspicion[fitted[used]], model.wrong, suspicion)
+    model = fit_noise_model(_take(classes, fitted), given[fitted])
+    wrong = model.wrong(classes, given)
+    if features is not None and model.has_pairs:
+        # Which labels are mistaken for which: without neighbours the shares are too coarse for it.
+        suspicion = (suspicion + wrong) / 2
+    wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     rate = float(wrong.mean())
-    low, high = model.interval()
+    low, high = model.interval(rate)
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
     is_flagged[np.argsort(-suspicion, kind="stable")[:count]] = True
@@ -130,8 +134,8 @@ def _judge(
         fits_no_class=is_open & is_far,
         group=group,
         noise_rate=rate,
-        noise_rate_low=min(low, rate),
-        noise_rate_high=max(high, rate),
+        noise_rate_low=low,
+        noise_rate_high=high,
         transition=model.transition,
         clean=evidence.clean,
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from imae.errors import DataError
 from imae.records import EpochDynamics
 
-KEPT = 5
+KEPT = 10
 _CELLS_AT_ONCE = 4_000_000
 
 
