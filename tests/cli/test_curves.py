@@ -52,3 +52,15 @@ def test_an_unwritable_folder_is_one_line(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["curves", "--out", str(tmp_path / "file" / "below")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_bounds_and_symmetry_are_in_the_second_table(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["curves", "cce", "mae", "imae:T=8", "gce:q=0.5"]) == 0
+    table = capsys.readouterr().out.partition("Bounds of the loss")[2]
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines()]
+    found = {row[0]: row[1:] for row in rows if row}
+    assert found["mae"] == ["2.000", "18.000", "18.000", "yes"]
+    assert found["gce:q=0.5"] == ["2.000", "13.675", "18.000", "no"]
+    assert found["cce"][0] == found["imae:T=8"][0] == found["imae:T=8"][2] == "inf"
+    assert found["imae:T=8"][3] == "no"

@@ -1,5 +1,6 @@
 """`imae curves`: which examples a loss weights most, as a table and as the paper's figures."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from imae.curves import Curve
 
 _PAPER_LOSSES = ("cce", "mae", "imae:T=8")
+_NUM_CLASSES = 10
 _PAPER_T = (16, 8, 4, 2, 1, 0.5, 0)
 # Uncertain against wrong, uncertain against right, wrong against right.
 _RATIOS = ((0.5, 0.1), (0.5, 0.9), (0.1, 0.9))
@@ -33,7 +35,8 @@ def curves(
     names = tuple(losses) if losses else _PAPER_LOSSES + tuple(f"imae:T={T:g}" for T in _PAPER_T)
     chosen = {name: parse_curve(name) for name in dict.fromkeys(names)}
     console = Console()
-    console.print(_table(chosen))
+    console.print(_weights(chosen))
+    console.print(_bounds(chosen))
     if out is None:
         return
     compared = {name: parse_curve(name) for name in losses or _PAPER_LOSSES}
@@ -46,7 +49,7 @@ def curves(
         console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _table(chosen: "dict[str, Curve]") -> Table:
+def _weights(chosen: "dict[str, Curve]") -> Table:
     from imae.curves import impact_ratio, mean_weight, weight_variance
 
     table = Table(title="Weight w(p) for label probabilities p spread evenly over [0, 1]")
@@ -57,4 +60,19 @@ def _table(chosen: "dict[str, Curve]") -> Table:
         numbers = [mean_weight(curve), weight_variance(curve)]
         numbers += [impact_ratio(curve, p, other) for p, other in _RATIOS]
         table.add_row(name, *(f"{number:.3f}" for number in numbers))
+    return table
+
+
+def _bounds(chosen: "dict[str, Curve]") -> Table:
+    from imae.curves import label_sum_range, loss_supremum
+
+    table = Table(title=f"Bounds of the loss, and its sum over {_NUM_CLASSES} labels")
+    table.add_column("loss", no_wrap=True)
+    for heading in ("supremum", "smallest sum", "largest sum", "symmetric"):
+        table.add_column(heading, justify="right")
+    for name, curve in chosen.items():
+        low, high = label_sum_range(curve, _NUM_CLASSES)
+        is_symmetric = "yes" if math.isclose(low, high, rel_tol=1e-9) else "no"
+        numbers = (loss_supremum(curve), low, high)
+        table.add_row(name, *(f"{number:.3f}" for number in numbers), is_symmetric)
     return table

@@ -11,6 +11,8 @@ from imae.curves.curve import Window as Window
 from imae.curves.integrals import FromWeight as FromWeight
 from imae.curves.integrals import imae_weight_variance as imae_weight_variance
 from imae.curves.integrals import impact_ratio as impact_ratio
+from imae.curves.integrals import label_sum_range as label_sum_range
+from imae.curves.integrals import loss_supremum as loss_supremum
 from imae.curves.integrals import mean_weight as mean_weight
 from imae.curves.integrals import weight_variance as weight_variance
 from imae.curves.reweighted import IMAE as IMAE

@@ -1,4 +1,4 @@
-"""Integrals of weight curves: losses by quadrature, and mean and variance of the weight."""
+"""Numbers that describe a curve: integrals of its weight, and the bounds of its loss."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imae._checks import check_interval
+from imae._checks import check_integer, check_interval
 from imae.curves.curve import Curve
 
 # A sigmoid is constant to the last digit of float64 beyond 40; a weight that falls with a small
@@ -180,6 +180,63 @@ def impact_ratio(curve: Curve, p: float, other: float) -> float:
     check_interval("other", other, low=0, high=1)
     weights = curve.weight(torch.tensor([p, other], dtype=torch.float64))
     return float(weights[0] / weights[1])
+
+
+# A margin at which every bounded loss has reached its end; an unbounded one is still rising.
+_FAR = 1e8
+_STEPS_PER_CLASS = 60
+
+
+def loss_supremum(curve: Curve) -> float:
+    """The largest value that the loss can come near, as p tends to 0; infinite if it has no bound.
+
+    Examples:
+        >>> from imae.curves import CCE, GCE, MAE
+        >>> [round(loss_supremum(curve), 3) for curve in (CCE(), MAE(), GCE(q=0.5))]
+        [inf, 2.0, 2.0]
+    """
+    near, far = curve.value(torch.tensor([-_FAR, -10 * _FAR], dtype=torch.float64)).tolist()
+    return near if math.isclose(near, far, rel_tol=1e-9) else math.inf
+
+
+def label_sum_range(curve: Curve, num_classes: int) -> tuple[float, float]:
+    """Smallest and largest sum of the loss over all labels, over all predictions.
+
+    Formula:
+
+        min and max of sum_k phi(logit p_k) over p with p_k >= 0, sum_k p_k = 1
+
+    A loss is symmetric if the two are equal, which makes it robust to even noise if it is also
+    bounded (Ghosh et al., AAAI 2017). The search is exact over predictions that are multiples of
+    1 / (60 C), by dynamic programming over the classes; these include the uniform prediction and
+    the certain ones. A smallest sum at another prediction, as IMAE has for large T, is found up to
+    the square of that step.
+
+    Args:
+        curve: The loss.
+        num_classes: Number of classes C, at least 2.
+
+    Raises:
+        ArgumentError: If there are fewer than two classes.
+
+    Examples:
+        >>> from imae.curves import CCE, MAE
+        >>> label_sum_range(MAE(), 10), label_sum_range(CCE(), 10)[1]
+        ((18.0, 18.0), inf)
+    """
+    check_integer("num_classes", num_classes, low=2)
+    number = _STEPS_PER_CLASS * num_classes
+    p = torch.linspace(0, 1, number + 1, dtype=torch.float64)
+    losses = curve.value(torch.logit(p).clamp(-_FAR, _FAR)).numpy()
+    # The loss of the next class for every total (rows) and every share of the classes before it.
+    place = np.arange(number + 1)[:, None] - np.arange(number + 1)
+    following = losses[place.clip(0)]
+    low = high = losses
+    for _ in range(num_classes - 1):
+        low = np.where(place >= 0, low + following, np.inf).min(axis=1)
+        high = np.where(place >= 0, high + following, -np.inf).max(axis=1)
+    smallest, largest = round(float(low[-1]), 9), round(float(high[-1]), 9)
+    return smallest, largest if largest < _FAR / 100 else math.inf
 
 
 def _weights_on_grid(curve: Curve) -> tuple[Tensor, Tensor]:

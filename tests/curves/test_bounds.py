@@ -1,0 +1,61 @@
+"""Supremum of a loss and the range of its sum over labels, against formulas and random search."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from imae.curves import CURVES, GCE, MAE, SL, Scale, label_sum_range, loss_supremum, parse_curve
+from imae.errors import ArgumentError
+
+BOUNDED = {"mae": 2.0, "gce:q=0.7": 1 / 0.7, "gce:q=0.001": 1000.0, "gce:q=1": 1.0}
+UNBOUNDED = ("cce", "imae:T=0", "imae:T=8", "imae:T=16", "sl", "focal", "icce")
+
+
+@pytest.mark.parametrize(("name", "supremum"), BOUNDED.items())
+def test_bounded_losses_end_where_their_formula_does(name, supremum):
+    assert loss_supremum(parse_curve(name)) == pytest.approx(supremum, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_unbounded_losses_have_no_supremum(name):
+    assert loss_supremum(parse_curve(name)) == math.inf
+    assert label_sum_range(parse_curve(name), 10)[1] == math.inf
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10])
+def test_mae_is_symmetric_and_gce_has_its_known_range(num_classes):
+    assert label_sum_range(MAE(), num_classes) == (2 * (num_classes - 1),) * 2
+    q = 0.7
+    low, high = label_sum_range(GCE(q), num_classes)
+    assert low == pytest.approx((num_classes - num_classes ** (1 - q)) / q, rel=1e-8)
+    assert high == pytest.approx((num_classes - 1) / q, rel=1e-8)
+
+
+def test_imae_is_symmetric_for_two_classes_only():
+    """Its loss is odd in the margin, and with two classes the margins are opposite."""
+    for T in (0, 8):
+        assert label_sum_range(parse_curve(f"imae:T={T}"), 2) == pytest.approx((0, 0), abs=1e-6)
+        low, high = label_sum_range(parse_curve(f"imae:T={T}"), 3)
+        assert math.isfinite(low)
+        assert high == math.inf
+
+
+@pytest.mark.parametrize("name", CURVES.names())
+def test_no_random_prediction_leaves_the_range(name):
+    curve = CURVES.build(name)
+    generator = np.random.default_rng(1)
+    p = np.concatenate([generator.dirichlet([a] * 4, 500) for a in (0.2, 1.0, 30.0)])
+    sums = curve.value(torch.logit(torch.from_numpy(p))).sum(1).numpy()
+    low, high = label_sum_range(curve, 4)
+    slack = 2e-3 * abs(low)  # the grid is not dense
+    assert sums[np.isfinite(sums)].min() >= low - slack
+    assert sums[np.isfinite(sums)].max() <= high + slack
+
+
+def test_a_factor_scales_both_and_one_class_is_refused():
+    scaled = Scale(SL(alpha=0.0, A=-4.0), 3.0)
+    assert loss_supremum(scaled) == pytest.approx(12.0)
+    with pytest.raises(ArgumentError, match="num_classes must be at least 2"):
+        label_sum_range(scaled, 1)
