@@ -49,7 +49,8 @@ def write_run(tmp_path):
                 "intact_accuracy": intact,
                 "noisy_accuracy": 0.1,
             }
-            best = {**row, "test_accuracy": test + 0.05}
+            best = {**row, "step": 2, "test_accuracy": test + 0.05}
+            folder.append_history(best)
             folder.append_history(row)
             folder.write_result({"final": row, "best_test": best, "best": row, "seconds": 90.0})
         return folder

@@ -82,7 +82,7 @@ def test_half_a_record_is_refused(recipe, write_run, tmp_path):
     folder = write_run(cell, cell.variants[1], 7, test=0.5, held_out=0.5)
     history = folder.path / "history.jsonl"
     whole = history.read_bytes()
-    history.write_bytes(b"")
+    history.unlink()
     with pytest.raises(DataError, match=r"ended at step 4 .* and at None by its history\.jsonl"):
         outcomes(recipe, "short", tmp_path, {})
     history.write_bytes(whole)
