@@ -59,7 +59,7 @@ def test_what_the_caller_says_wins():
         (
             ("y", "kind", "a"),
             {"label_column": "kind"},
-            "'y' beside the labels in 'kind'; leave it out",
+            "'y' beside the labels in 'kind'; leave",
         ),
     ],
 )

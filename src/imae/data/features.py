@@ -95,6 +95,7 @@ class Table(Inputs):
 
 
 NUM_FEATURES = 2**13
+_FEWEST_ROWS = 50
 
 
 @final
@@ -102,8 +103,9 @@ NUM_FEATURES = 2**13
 class HashedText(Inputs):
     """Words and pairs of words of every text, hashed into a fixed number of features.
 
-    Nothing is learnt from the texts, so a text has the same features in any set. The rows are
-    kept sparse and laid out only for the batch that asks. Make one with ``hash_text``.
+    Made by ``hash_text``, a text has the same features in any set. ``fit_weights`` adds how much
+    each feature says, from training rows. The rows are kept sparse and laid out only for the batch
+    that asks.
 
     Args:
         starts: Where each row's entries begin, and the end of the last, shape (N + 1,).
@@ -111,6 +113,8 @@ class HashedText(Inputs):
         values: Value of every entry.
         num_features: Number of features F.
         column: Name of the column of the texts, if they come from a table.
+        weights: Weight of every feature, shape (F,). With weights a row has the length of a row of
+            F standardised numbers, the square root of F; without, length 1.
     """
 
     starts: NDArray[np.int64]
@@ -118,6 +122,7 @@ class HashedText(Inputs):
     values: NDArray[np.float32]
     num_features: int = NUM_FEATURES
     column: str | None = field(default=None, kw_only=True)
+    weights: NDArray[np.float32] | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -136,9 +141,12 @@ class HashedText(Inputs):
         """The features at these positions, shape (B, F)."""
         dense = np.zeros((len(rows), self.num_features), np.float32)
         entries, lengths = self._entries(rows)
-        dense[np.repeat(np.arange(len(rows)), lengths), self.features[entries]] = self.values[
-            entries
-        ]
+        places = np.repeat(np.arange(len(rows)), lengths), self.features[entries]
+        dense[places] = self.values[entries]
+        if self.weights is not None:
+            dense[places] *= self.weights[places[1]]
+            norms = np.linalg.norm(dense, axis=1, keepdims=True)
+            dense *= np.sqrt(self.num_features, dtype=np.float32) / np.maximum(norms, 1e-6)
         return torch.from_numpy(dense)
 
     def finish(self, gathered: Tensor) -> Tensor:
@@ -156,9 +164,30 @@ class HashedText(Inputs):
     def content_hash(self) -> str:
         """Hash of the features of all rows."""
         digest = hashlib.sha256(repr(("text", self.num_features)).encode())
-        for part in (self.starts, self.features, self.values):
-            digest.update(np.ascontiguousarray(part).data)
+        for part in (self.starts, self.features, self.values, self.weights):
+            if part is not None:
+                digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
+
+    def fit_weights(self) -> NDArray[np.float32]:
+        """How much each feature says, from these rows: its inverse document frequency.
+
+            weight = log((1 + N) / (1 + rows that have it)) + 1
+
+        A feature of fewer than two rows has weight 0: it would only tell the network which row it
+        sees, and so help it to memorise wrong labels. With fewer than 50 rows all features count.
+
+        Returns:
+            Shape (F,).
+
+        Reference:
+            Sparck Jones, "A statistical interpretation of term specificity and its application in
+            retrieval", Journal of Documentation 1972.
+        """
+        counts = np.bincount(self.features, minlength=self.num_features)
+        weights = np.log((1 + len(self)) / (1 + counts)) + 1
+        fewest = 2 if len(self) >= _FEWEST_ROWS else 0
+        return np.where(counts >= fewest, weights, 0).astype(np.float32)
 
     def row_keys(self) -> NDArray[np.uint64]:
         """Hashes of the features of every row."""

@@ -72,6 +72,9 @@ def fit_scale(fitted: Split, *, source: str) -> Callable[[Split], Split]:
             return replace(split, inputs=table)
 
         return scaled
+    if isinstance(train, HashedText):
+        weights = train.fit_weights()
+        return lambda split: _weighted(split, weights)
     if isinstance(train, ArrayImages):
         mean, std = channel_statistics(train.pixels)
         return lambda split: _normalised(split, mean, std)
@@ -152,21 +155,28 @@ def _normalised(split: Split, mean: tuple[float, ...], std: tuple[float, ...]) -
     return replace(split, inputs=replace(split.inputs, mean=mean, std=std))
 
 
+def _weighted(split: Split, weights: NDArray[np.float32]) -> Split:
+    assert isinstance(split.inputs, HashedText), "all splits of one source are of one kind"
+    return replace(split, inputs=replace(split.inputs, weights=weights))
+
+
 def describe_preparation(inputs: Inputs) -> dict[str, Any]:
     """How these inputs are prepared, in values that JSON knows.
 
     ``kind`` is "images" (with ``mean`` and ``std`` of each channel, and either the ``shape`` of
     images in memory or ``resize`` and ``crop`` of those in files), "features" (with ``columns``,
     their names or None, ``mean`` and ``std``, and how they were made of the columns of a file as
-    ``encoding``), "texts" (with ``num_features``) or "tensors"
+    ``encoding``), "texts" (with ``num_features`` and their ``weights``) or "tensors"
     (inputs of a torch data set, used as they are, with their ``shape``).
 
     Examples:
         >>> describe_preparation(HashedText(np.zeros(1), np.zeros(0), np.zeros(0), 16))
-        {'kind': 'texts', 'num_features': 16, 'column': None}
+        {'kind': 'texts', 'num_features': 16, 'column': None, 'weights': None}
     """
     if isinstance(inputs, HashedText):
-        return {"kind": "texts", "num_features": inputs.num_features, "column": inputs.column}
+        weights = None if inputs.weights is None else inputs.weights.tolist()
+        facts = {"num_features": inputs.num_features, "column": inputs.column}
+        return {"kind": "texts", **facts, "weights": weights}
     if isinstance(inputs, Table):
         assert inputs.mean is not None, "a table that is trained on is brought to one scale"
         assert inputs.std is not None
@@ -201,14 +211,7 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
     try:
         kind = described["kind"]
         if kind == "texts":
-            nothing = np.zeros(0, np.int64)
-            return HashedText(
-                np.zeros(1, np.int64),
-                nothing,
-                nothing.astype(np.float32),
-                _whole(described["num_features"]),
-                column=described.get("column"),
-            )
+            return _texts_without_rows(described)
         if kind == "tensors":
             example = TensorDataset(torch.zeros(1, *map(_whole, described["shape"])))
             return DatasetInputs(example, np.zeros(0, np.int64))
@@ -238,10 +241,26 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
         raise DataError(f"the preparation of rows is not understood ({error})") from error
 
 
+def _texts_without_rows(described: Mapping[str, Any]) -> HashedText:
+    number = _whole(described["num_features"])
+    weights = described.get("weights")  # runs of older versions have none
+    if weights is not None and len(weights) != number:
+        raise ValueError(f"{number} features have {len(weights)} weights")
+    nothing = np.zeros(0, np.int64)
+    return HashedText(
+        np.zeros(1, np.int64),
+        nothing,
+        nothing.astype(np.float32),
+        number,
+        column=described.get("column"),
+        weights=None if weights is None else np.array(_numbers(weights), np.float32),
+    )
+
+
 def _numbers(values: Any) -> tuple[float, ...]:
     numbers = tuple(map(float, values))
     if not all(map(math.isfinite, numbers)):
-        raise ValueError("a mean or deviation is not finite")
+        raise ValueError("a number is not finite")
     return numbers
 
 

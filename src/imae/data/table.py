@@ -89,7 +89,7 @@ def load_manifest(
         names = confined_names(folder, as_texts(values[roles.path]), source=str(path))
         inputs = ImageFiles(folder, names, resize=resize, crop=crop, flip=flip)
     elif roles.text is not None:
-        inputs = hash_text(as_texts(values[roles.text]))
+        inputs = replace(hash_text(as_texts(values[roles.text])), column=roles.text)
     else:
         useful = _feature_inputs(features, keep_all=feature_columns is not None, notes=notes)
         if useful is None:
