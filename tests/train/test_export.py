@@ -60,8 +60,6 @@ def test_onnx_gives_the_same_logits_for_any_number_of_rows(digits_run, rows, tmp
     path = tmp_path / "digits.onnx"
     export(digits_run, path)
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    assert session.get_inputs()[0].shape == ["batch", 1, 8, 8]
-    assert session.get_outputs()[0].shape == ["batch", 10]
     for number in (1, 5):
         (logits,) = session.run(["logits"], {"x": rows[:number].numpy()})
         expected = expected_logits(digits_run, rows[:number]).numpy()
@@ -149,11 +147,9 @@ def test_photos_are_described(small_run, tmp_path):
 def test_texts_are_described(small_run, tmp_path):
     path = tmp_path / "films.csv"
     path.write_text("text,label\n" + "good film,yes\nbad film,no\n" * 5)
-    assert describe(small_run(path))["preparation"] == {
-        "kind": "texts",
-        "num_features": 8192,
-        "column": None,
-    }
+    described = describe(small_run(path))["preparation"]
+    assert (described["kind"], described["column"]) == ("texts", "text")
+    assert len(described["weights"]) == described["num_features"] == 8192
 
 
 def test_features_of_a_frozen_network_are_described(configure, arrays, monkeypatch, tmp_path):
@@ -176,27 +172,12 @@ def test_features_of_a_frozen_network_are_described(configure, arrays, monkeypat
     export(run, tmp_path / "head.safetensors", format="safetensors")
 
 
-def test_files_are_not_overwritten_unasked(digits_run, tmp_path):
-    path = tmp_path / "model.safetensors"
-    path.write_text("old")
-    with pytest.raises(ArgumentError, match="exists already; choose another --out, or give"):
-        export(digits_run, path, format="safetensors")
-    assert path.read_text() == "old"
-    export(digits_run, path, format="safetensors", overwrite=True)
-    assert path.stat().st_size > 1000
-    for name in ("config.json", "weights/final.pt"):
-        before = (digits_run.path / name).read_bytes()
-        with pytest.raises(ArgumentError, match="is a file of a run"):
-            export(digits_run, digits_run.path / name, format="safetensors", overwrite=True)
-        assert (digits_run.path / name).read_bytes() == before
-
-
 def test_what_is_refused(digits_run, tmp_path):
     with pytest.raises(ArgumentError, match="format must be one of onnx, torch, safetensors"):
         export(digits_run, tmp_path / "x", format="keras")
     with pytest.raises(ArgumentError, match="which must be one of"):
         export(digits_run, tmp_path / "x", which="last")
-    with pytest.raises(DataError, match="is not a run"):
+    with pytest.raises(DataError, match="is no run"):
         export(tmp_path / "nowhere", tmp_path / "x")
     (tmp_path / "folder").mkdir()
     with pytest.raises(ImaeError, match=r"folder: cannot be written \(Is a directory\)"):

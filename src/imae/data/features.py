@@ -96,12 +96,15 @@ class Table(Inputs):
 
 NUM_FEATURES = 2**13
 _FEWEST_ROWS = 50
+# With length 1 the slopes of robust losses are too small to start from: MAE ends with one class for
+# all rows. With length 20 and more a linear layer memorises wrong labels (benchmarks/texts.py).
+_ROW_LENGTH = np.float32(5.0)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class HashedText(Inputs):
-    """Words and pairs of words of every text, hashed into a fixed number of features.
+    """Words of every text, hashed into a fixed number of features.
 
     Made by ``hash_text``, a text has the same features in any set. ``fit_weights`` adds how much
     each feature says, from training rows. The rows are kept sparse and laid out only for the batch
@@ -112,15 +115,17 @@ class HashedText(Inputs):
         features: Feature number of every entry, in [0, num_features).
         values: Value of every entry.
         num_features: Number of features F.
+        ngrams: Longest group of words that is a feature of its own.
         column: Name of the column of the texts, if they come from a table.
-        weights: Weight of every feature, shape (F,). With weights a row has the length of a row of
-            F standardised numbers, the square root of F; without, length 1.
+        weights: Weight of every feature, shape (F,). With weights a row has length 5; without,
+            length 1.
     """
 
     starts: NDArray[np.int64]
     features: NDArray[np.int64]
     values: NDArray[np.float32]
     num_features: int = NUM_FEATURES
+    ngrams: int = field(default=1, kw_only=True)
     column: str | None = field(default=None, kw_only=True)
     weights: NDArray[np.float32] | None = field(default=None, kw_only=True)
 
@@ -146,7 +151,7 @@ class HashedText(Inputs):
         if self.weights is not None:
             dense[places] *= self.weights[places[1]]
             norms = np.linalg.norm(dense, axis=1, keepdims=True)
-            dense *= np.sqrt(self.num_features, dtype=np.float32) / np.maximum(norms, 1e-6)
+            dense *= _ROW_LENGTH / np.maximum(norms, 1e-6)
         return torch.from_numpy(dense)
 
     def finish(self, gathered: Tensor) -> Tensor:
@@ -204,12 +209,16 @@ class HashedText(Inputs):
         return np.repeat(self.starts[rows] - before, lengths) + np.arange(lengths.sum()), lengths
 
 
-def hash_text(texts: Sequence[str], *, num_features: int = NUM_FEATURES) -> HashedText:
-    """Features of the texts: counts of words and pairs of words, each row of length 1.
+def hash_text(
+    texts: Sequence[str], *, num_features: int = NUM_FEATURES, ngrams: int = 1
+) -> HashedText:
+    """Features of the texts: counts of words, each row of length 1.
 
     Args:
         texts: The texts, N of them.
         num_features: Number of features F.
+        ngrams: Longest group of words that counts as a feature of its own. Pairs are nearly unique
+            to a row, and a network memorises wrong labels by them.
 
     Examples:
         >>> hash_text(["good film", "bad film"]).shape
@@ -220,9 +229,8 @@ def hash_text(texts: Sequence[str], *, num_features: int = NUM_FEATURES) -> Hash
     """
     library = import_extra("sklearn.feature_extraction.text", extra="data")
     vectorizer = library.HashingVectorizer(
-        n_features=num_features, ngram_range=(1, 2), dtype=np.float32
+        n_features=num_features, ngram_range=(1, ngrams), dtype=np.float32
     )
     sparse = vectorizer.transform(texts)
-    return HashedText(
-        sparse.indptr.astype(np.int64), sparse.indices.astype(np.int64), sparse.data, num_features
-    )
+    entries = sparse.indptr.astype(np.int64), sparse.indices.astype(np.int64), sparse.data
+    return HashedText(*entries, num_features, ngrams=ngrams)

@@ -171,12 +171,12 @@ def describe_preparation(inputs: Inputs) -> dict[str, Any]:
 
     Examples:
         >>> describe_preparation(HashedText(np.zeros(1), np.zeros(0), np.zeros(0), 16))
-        {'kind': 'texts', 'num_features': 16, 'column': None, 'weights': None}
+        {'kind': 'texts', 'num_features': 16, 'ngrams': 1, 'column': None, 'weights': None}
     """
     if isinstance(inputs, HashedText):
         weights = None if inputs.weights is None else inputs.weights.tolist()
-        facts = {"num_features": inputs.num_features, "column": inputs.column}
-        return {"kind": "texts", **facts, "weights": weights}
+        facts = {"num_features": inputs.num_features, "ngrams": inputs.ngrams}
+        return {"kind": "texts", **facts, "column": inputs.column, "weights": weights}
     if isinstance(inputs, Table):
         assert inputs.mean is not None, "a table that is trained on is brought to one scale"
         assert inputs.std is not None
@@ -243,7 +243,7 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
 
 def _texts_without_rows(described: Mapping[str, Any]) -> HashedText:
     number = _whole(described["num_features"])
-    weights = described.get("weights")  # runs of older versions have none
+    weights = described.get("weights")  # runs of the first version have none, and pairs of words
     if weights is not None and len(weights) != number:
         raise ValueError(f"{number} features have {len(weights)} weights")
     nothing = np.zeros(0, np.int64)
@@ -252,6 +252,7 @@ def _texts_without_rows(described: Mapping[str, Any]) -> HashedText:
         nothing,
         nothing.astype(np.float32),
         number,
+        ngrams=_whole(described.get("ngrams", 2)),
         column=described.get("column"),
         weights=None if weights is None else np.array(_numbers(weights), np.float32),
     )

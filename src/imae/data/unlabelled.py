@@ -163,8 +163,10 @@ def _read_columns(
         inputs = ImageFiles(folder, confined_names(folder, paths, source=str(path)))
     elif text_column is not None:
         assert isinstance(like, HashedText)
-        texts = hash_text(as_texts(values[text_column]), num_features=like.num_features)
-        inputs = replace(texts, weights=like.weights, column=like.column)
+        hashed = hash_text(
+            as_texts(values[text_column]), num_features=like.num_features, ngrams=like.ngrams
+        )
+        inputs = replace(hashed, weights=like.weights, column=like.column)
     elif features:
         inputs = Table(np.ascontiguousarray(numbers), columns=features)
     id_column = row_id or path_column

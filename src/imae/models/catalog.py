@@ -35,6 +35,12 @@ MODELS: "Catalog[Network]" = Catalog(
             defaults={"num_classes": 10, "in_features": 64, "hidden": 256, "norm": "layer"},
         ),
         Entry(
+            "linear",
+            Imported("imae.models.small:LinearClassifier"),
+            "1 layer, for texts and other rows of very many numbers",
+            defaults={"num_classes": 10, "in_features": 8192},
+        ),
+        Entry(
             "cnn8",
             Imported("imae.models.small:CNN8"),
             "8 layers, 32 x 32 images; usual in papers on robust losses",

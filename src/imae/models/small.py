@@ -1,4 +1,4 @@
-"""Small networks: a CNN and an MLP that train in seconds, and the 8-layer CNN of the literature."""
+"""Small networks: a CNN, an MLP and a linear layer, and the 8-layer CNN of the literature."""
 
 from typing import final
 
@@ -106,6 +106,41 @@ class MLP(Network):
         """Output of the second hidden layer, shape (N, hidden), for rows (N, in_features)."""
         hidden: Tensor = self.body(x)
         return hidden
+
+
+@final
+class LinearClassifier(Network):
+    """One linear layer, for rows of very many numbers such as words of texts.
+
+    A network with hidden layers would memorise them: with thousands of features, few rows are
+    alike.
+
+    Args:
+        num_classes: Number of classes C.
+        in_features: Numbers in a row.
+
+    Raises:
+        ArgumentError: If a number is not positive.
+
+    Examples:
+        >>> import torch
+        >>> LinearClassifier(num_classes=3, in_features=5)(torch.zeros(2, 5)).shape
+        torch.Size([2, 3])
+    """
+
+    def __init__(self, *, num_classes: int = 10, in_features: int = 8192) -> None:
+        super().__init__()
+        check_integer("in_features", in_features, low=1)
+        self.fc = nn.Linear(in_features, num_classes)
+
+    @property
+    def classifier(self) -> nn.Linear:
+        """The only layer."""
+        return self.fc
+
+    def features(self, x: Tensor) -> Tensor:
+        """The rows themselves, shape (N, in_features)."""
+        return x.flatten(1)
 
 
 def _convolution(in_channels: int, out_channels: int) -> tuple[nn.Module, ...]:

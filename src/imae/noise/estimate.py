@@ -1,95 +1,169 @@
-"""Estimates of unknown noise from the probabilities of a model."""
+"""Estimates of unknown noise from the probabilities of a model, told apart from overlap of classes.
+
+The model: q(x) are the probabilities of the *true* class, and a row of class i is given label j
+with probability T_ij:
+
+    P(given = j | x) = sum_i q_i(x) T_ij          q(x) = softmax(t log p(x))
+
+p are probabilities of a model on rows that it was not trained on. The temperature t corrects a
+model that is too sure (t < 1) or not sure enough (t > 1). Where classes overlap, q says so, and a
+label that differs from the most likely class is no evidence of noise. T may differ between strata
+of rows, from those the model is least sure about to the surest, because people make more mistakes
+on hard rows.
+"""
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imae._checks import check_integer, check_interval
-from imae._draws import seeded
 from imae.errors import ArgumentError
-from imae.noise.noisy_labels import ArrayOrTensor, as_array, as_labels
+from imae.noise.noisy_labels import ArrayOrTensor, as_labels, as_probabilities
+from imae.noise.rate_curve import (
+    Floats,
+    Part,
+    RateCurve,
+    best_temperature,
+    curves_around,
+    fit_transition,
+    likely_temperatures,
+    tempered,
+)
+from imae.noise.rate_curve import (
+    strata as divide,
+)
 
 
-def confident_classes(
-    probabilities: NDArray[np.floating], labels: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The likely true class of each row, and whether the model is sure of it.
-
-    A row counts for class j if its probability of j is at least the mean of that probability
-    over the rows labelled j; if it does so for several, the most probable of them is taken.
+@dataclass(frozen=True)
+class RateEstimate:
+    """A noise rate with an interval for the chance of which rows are at hand.
 
     Args:
-        probabilities: Shape (N, C), rows sum to one.
-        labels: Given labels, shape (N,).
-
-    Returns:
-        Classes, shape (N,), meaningless where not confident; and the mask, shape (N,).
-
-    Examples:
-        >>> probabilities = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.5, 0.5]])
-        >>> confident_classes(probabilities, np.array([0, 1, 1, 0]))
-        (array([0, 0, 1, 0]), array([ True,  True,  True, False]))
-
-    Reference:
-        Northcutt et al., "Confident Learning: Estimating Uncertainty in Dataset Labels",
-        JAIR 2021, Eq. (1) and (2).
+        rate: Estimated part of the labels that are wrong, in [0, 1].
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        level: Part of such intervals that contain the rate if the model is right, in (0, 1).
+        temperature: The temperature t that was used.
+        ceiling: Part of the labels that are not the model's most likely class: the rate if the
+            model never errs. Where the conditions of the interval do not hold, as with human
+            labels, the rate is usually between ``low`` and ``ceiling``.
     """
-    num_classes = probabilities.shape[1]
-    own = probabilities[np.arange(len(labels)), labels]
-    sums = np.bincount(labels, weights=own, minlength=num_classes)
-    counts = np.bincount(labels, minlength=num_classes)
-    # A class that is never given has no threshold, so no row counts for it.
-    thresholds = np.where(counts > 0, sums / np.maximum(counts, 1), np.inf)
-    # Rounding must not put the mean of equal numbers above each of them.
-    passes = probabilities >= thresholds - 1e-6
-    classes = np.where(passes, probabilities, -1).argmax(axis=1)
-    return classes.astype(np.int64), np.asarray(passes.any(axis=1), dtype=np.bool_)
+
+    rate: float
+    low: float
+    high: float
+    level: float
+    temperature: float
+    ceiling: float
 
 
-def as_probabilities(probabilities: ArrayOrTensor) -> NDArray[np.floating]:
-    """The probabilities as an array of their own float type.
+def estimate_noise_rate(
+    probabilities: ArrayOrTensor,
+    labels: ArrayOrTensor,
+    *,
+    level: float = 0.95,
+    calibrate: bool = True,
+    strata: int | None = None,
+    seed: int | None = None,  # noqa: ARG001
+    resamples: int | None = None,  # noqa: ARG001
+) -> RateEstimate:
+    """The part of the labels that are wrong, with a score interval.
+
+    At a given t the rate is a mean over rows, r = 1 - mean_n w(x_n, y_n), with weights that satisfy
+    mean_n q_i(x_n) w(x_n, j) = pi_i [i = j] for all i and j. So it is unbiased for any noise that
+    depends on the class, symmetric or not; of all such weights those of the least variance under
+    symmetric noise are taken. t is tested by a score S(t) of mean zero at the right t, again
+    for any such noise. The interval contains the rates r0 with
+
+        min_t { (r(t) - r0)^2 / V_t(r0) + S(t)^2 / Var S(t) } - the same at the best r0 <= z^2
+
+    where V_t(r0) is the variance *if r0 is the rate* (a score test). For a perfect model it is
+    Wilson's interval of a proportion.
+
+    The interval is honest if
+
+    1. the probabilities are of rows that were not trained on and, up to one temperature, those
+       of the true class;
+    2. the noise depends on the true class (and the stratum) only, not otherwise on the row;
+    3. the rows are independent.
+
+    It covers chance, not a failure of these. 1 fails for a model that has learned the wrong labels.
+    2 fails for human labels, since people make the mistakes that a model makes: the rate is then
+    too low, and ``ceiling`` is the other bound to look at. Coverage in simulations is in
+    ``results/noise_rate``.
+
+    Args:
+        probabilities: Of the true class, shape (N, C), rows sum to one.
+        labels: Given labels, shape (N,), integers in [0, C).
+        level: In (0, 1).
+        calibrate: Whether t is fitted. Otherwise it is 1: the probabilities are taken as they are.
+        strata: Number of strata with a matrix each. By default one for every 6000 rows and 500
+            rows of a class, at least one and at most four.
+        seed: Ignored, as is ``resamples``: the interval is no longer a bootstrap.
+        resamples: Ignored.
 
     Raises:
-        ArgumentError: If they are not of shape (N, C) with two classes or more, or a row has an
-            entry below zero or does not sum to one within 1e-2 (what half precision keeps).
+        ArgumentError: If the arrays do not fit together, or a value is out of range.
 
     Examples:
-        >>> as_probabilities([[0.5, 0.5]])
-        array([[0.5, 0.5]])
+        >>> probabilities = [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.1]] * 50
+        >>> estimate = estimate_noise_rate(probabilities, [0, 0, 1, 1] * 50, calibrate=False)
+        >>> round(estimate.rate, 2), estimate.low < 0.2 < estimate.high, estimate.ceiling
+        (0.15, True, 0.25)
+
+    Reference:
+        Rao, "Large sample tests of statistical hypotheses concerning several parameters", 1948;
+        Wilson, "Probable inference, the law of succession, and statistical inference", Journal of
+        the American Statistical Association 1927.
     """
-    array = as_array("probabilities", probabilities)
-    if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
-        raise ArgumentError(
-            f"probabilities must have shape (N, C) with C at least 2, got {array.shape}"
-        )
-    if array.dtype.kind != "f":
-        raise ArgumentError(f"probabilities must be floats, got {array.dtype}")
-    floats: NDArray[np.floating] = array.astype(np.result_type(array.dtype, np.float32), copy=False)
-    bad = ~((floats >= 0).all(axis=1) & (np.abs(floats.sum(axis=1) - 1) <= 1e-2))
-    if bad.any():
-        row = int(bad.argmax())
-        raise ArgumentError(
-            f"probabilities must not be negative and must sum to 1, row {row} has minimum "
-            f"{floats[row].min():g} and sum {floats[row].sum():g}"
-        )
-    return floats
+    check_interval("level", level, low=0.0, high=1.0, open_low=True, open_high=True)
+    parts = _parts(probabilities, labels, strata)
+    threshold = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    if calibrate:
+        start, fair = likely_temperatures(parts, threshold)
+        curves = curves_around(parts, start, float(np.sqrt(threshold)))
+        # S may have further roots: where little is known, a likely t may be beyond a rejected one.
+        curves += [RateCurve(parts, t) for t in fair]
+    else:
+        curves = [RateCurve(parts, 1.0)]
+    best = curves[0]  # the root of S
+    grid = _grid(curves)
+    distances = [curve.distance(grid) + (curve.misfit if calibrate else 0.0) for curve in curves]
+    distance = np.min(distances, axis=0)
+    low, high = _where_below(grid, distance, float(distance.min() + threshold))
+    is_unlikely = np.concatenate([part.log_p.argmax(axis=1) != part.given for part in parts])
+    # The mean of the weights is unbiased because it may fall below zero; a rate may not.
+    rate = min(max(best.rate, 0.0), 1.0)
+    return RateEstimate(
+        rate=rate,
+        low=min(low, rate),
+        high=max(high, rate),
+        level=level,
+        temperature=best.temperature,
+        ceiling=float(is_unlikely.mean()),
+    )
 
 
-def estimate_transition(probabilities: ArrayOrTensor, labels: ArrayOrTensor) -> NDArray[np.float64]:
-    """The transition matrix, counted on the rows that a model is sure about.
+def estimate_transition(
+    probabilities: ArrayOrTensor,
+    labels: ArrayOrTensor,
+    *,
+    calibrate: bool = True,
+    strata: int | None = None,
+) -> Floats:
+    """The transition matrix at the best temperature, of maximum posterior probability.
 
-        count[j, i]      = rows labelled j that are confidently of class i
-        joint[j, i]      = count[j, i] / sum_i count[j, i] * rows labelled j
-        transition[i, j] = joint[j, i] / sum_j joint[j, i]
-
-    The model must not have memorised these labels: take probabilities of held-out
-    rows (cross-validation) or of a model that resists wrong labels. A class that is nowhere
-    the likely one keeps its labels.
+    Each row of the matrix has a Dirichlet prior worth C rows of data around the symmetric matrix,
+    so pairs of classes with little data take the symmetric value. Strata are averaged by their
+    share of the class. A class that is nowhere possible keeps its labels.
 
     Args:
-        probabilities: Of the classes, shape (N, C), rows sum to one.
+        probabilities: Of the true class, shape (N, C), rows sum to one; see `estimate_noise_rate`.
         labels: Given labels, shape (N,), integers in [0, C).
+        calibrate: Whether the temperature is fitted.
+        strata: Number of strata with a matrix each.
 
     Returns:
         Entry (i, j) estimates P(given = j | true = i), shape (C, C), rows sum to one.
@@ -98,23 +172,24 @@ def estimate_transition(probabilities: ArrayOrTensor, labels: ArrayOrTensor) -> 
         ArgumentError: If the arrays do not fit together.
 
     Examples:
-        >>> probabilities = [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.1]]
-        >>> estimate_transition(probabilities, [0, 0, 1, 1])
-        array([[0.66666667, 0.33333333],
-               [0.        , 1.        ]])
+        >>> probabilities = [[1.0, 0.0], [0.0, 1.0]] * 100
+        >>> given = [0, 1] * 80 + [1, 1] * 20
+        >>> estimate_transition(probabilities, given).round(2)
+        array([[0.8, 0.2],
+               [0. , 1. ]])
 
     Reference:
-        Northcutt et al., "Confident Learning: Estimating Uncertainty in Dataset Labels",
-        JAIR 2021, Sec. 3.1.
+        Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM algorithm",
+        Journal of the Royal Statistical Society B 1977.
     """
-    rows, given = _check_rows(probabilities, labels)
-    num_classes = rows.shape[1]
-    likely, is_confident = confident_classes(rows, given)
-    cells = given[is_confident] * num_classes + likely[is_confident]
-    count = np.bincount(cells, minlength=num_classes**2).reshape(num_classes, num_classes)
-    labelled = np.bincount(given, minlength=num_classes)
-    joint = _rows_to_one(count.astype(np.float64)) * labelled[:, None]
-    return _rows_to_one(joint.T)
+    parts = _parts(probabilities, labels, strata)
+    t = best_temperature(parts) if calibrate else 1.0
+    num_classes = parts[0].log_p.shape[1]
+    joint = np.zeros((num_classes, num_classes))
+    for part in parts:
+        q = tempered(part.log_p, t)
+        joint += q.sum(axis=0)[:, None] * fit_transition(q, part.given)
+    return _rows_to_one(joint)
 
 
 def estimate_transition_from_anchors(
@@ -157,70 +232,33 @@ def estimate_transition_from_anchors(
     return _rows_to_one(rows[anchors].astype(np.float64))
 
 
-@dataclass(frozen=True)
-class RateEstimate:
-    """A noise rate with an interval for the chance of which rows are at hand.
-
-    Args:
-        rate: Estimated part of the labels that are wrong, in [0, 1].
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        level: Part of such intervals that hold the rate if the model is right, in (0, 1).
-    """
-
-    rate: float
-    low: float
-    high: float
-    level: float
-
-
-def estimate_noise_rate(
-    probabilities: ArrayOrTensor,
-    labels: ArrayOrTensor,
-    *,
-    seed: int,
-    level: float = 0.95,
-    resamples: int = 1000,
-) -> RateEstimate:
-    """The part of the labels that are wrong, with a bootstrap percentile interval.
-
-    In each class the part of the confident rows whose likely class is another is taken for the
-    part of wrong labels, as in `estimate_transition`. Rows are resampled with the thresholds
-    held fixed. The interval covers chance alone: a model that is wrong moves all of it.
-
-    Args:
-        probabilities: Of the classes, shape (N, C), rows sum to one, not learned by heart.
-        labels: Given labels, shape (N,), integers in [0, C).
-        seed: Seed of the bootstrap.
-        level: In (0, 1).
-        resamples: Number of bootstrap samples.
-
-    Raises:
-        ArgumentError: If the arrays do not fit together, or a value is out of range.
-
-    Examples:
-        >>> probabilities = [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.1]] * 50
-        >>> estimate = estimate_noise_rate(probabilities, [0, 0, 1, 1] * 50, seed=1)
-        >>> estimate.rate, estimate.low < 0.25 < estimate.high
-        (0.25, True)
-
-    Reference:
-        Northcutt et al., "Confident Learning: Estimating Uncertainty in Dataset Labels",
-        JAIR 2021, Sec. 3.1; Efron, "Bootstrap Methods: Another Look at the Jackknife",
-        Annals of Statistics 1979.
-    """
-    check_interval("level", level, low=0.0, high=1.0, open_low=True, open_high=True)
-    check_integer("resamples", resamples, low=1)
+def _parts(probabilities: ArrayOrTensor, labels: ArrayOrTensor, count: int | None) -> list[Part]:
+    if count is not None:
+        check_integer("strata", count, low=1)
     rows, given = _check_rows(probabilities, labels)
-    likely, is_confident = confident_classes(rows, given)
-    # The rate sees of a row only its label and one of three outcomes: confidently right,
-    # confidently wrong, not confident. To resample rows is to resample these counts.
-    outcome = np.where(is_confident, np.where(likely == given, 0, 1), 2)
-    counts = np.bincount(given * 3 + outcome, minlength=rows.shape[1] * 3)
-    samples = seeded(seed).multinomial(len(given), counts / len(given), size=resamples)
-    low, high = np.quantile(_wrong_part(samples), [(1 - level) / 2, (1 + level) / 2])
-    rate = _wrong_part(counts[None])[0]
-    return RateEstimate(rate=float(rate), low=float(low), high=float(high), level=level)
+    with np.errstate(divide="ignore"):
+        return divide(np.log(rows.astype(np.float64)), given, count)
+
+
+def _grid(curves: list[RateCurve]) -> Floats:
+    """Rates to test: all of [0, 1], and finely where the curves are."""
+    width = max(curve.spread for curve in curves)
+    centres = [curve.rate for curve in curves]
+    fine = np.linspace(min(centres) - 6 * width, max(centres) + 6 * width, 2001)
+    return np.unique(np.concatenate([np.linspace(0, 1, 1001), fine[(fine > 0) & (fine < 1)]]))
+
+
+def _where_below(grid: Floats, values: Floats, height: float) -> tuple[float, float]:
+    """The hull of {grid: values <= height}, with ends interpolated."""
+    inside = np.flatnonzero(values <= height)
+    ends = []
+    for edge, out in ((inside[0], inside[0] - 1), (inside[-1], inside[-1] + 1)):
+        if out < 0 or out >= len(grid) or not np.isfinite(values[out]):
+            ends.append(float(grid[edge]))
+        else:
+            part = (height - values[edge]) / (values[out] - values[edge])
+            ends.append(float(grid[edge] + part * (grid[out] - grid[edge])))
+    return ends[0], ends[1]
 
 
 def _rows_to_one(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -228,15 +266,6 @@ def _rows_to_one(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     sums = matrix.sum(axis=1, keepdims=True)
     filled = np.where(sums > 0, matrix, np.eye(len(matrix)))
     return np.asarray(filled / np.where(sums > 0, sums, 1.0), dtype=np.float64)
-
-
-def _wrong_part(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The rate for each table of counts, shape (R, C * 3), as shape (R,)."""
-    table = counts.reshape(len(counts), -1, 3)
-    labelled = table.sum(axis=2)
-    confident = table[:, :, :2].sum(axis=2)
-    wrong = labelled * table[:, :, 1] / np.maximum(confident, 1)
-    return np.asarray(wrong.sum(axis=1) / labelled.sum(axis=1), dtype=np.float64)
 
 
 def _check_rows(

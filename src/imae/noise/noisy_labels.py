@@ -97,3 +97,32 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
         return np.asarray(values)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{name} must be an array of numbers: {error}") from error
+
+
+def as_probabilities(probabilities: ArrayOrTensor) -> NDArray[np.floating]:
+    """The probabilities as an array of their own float type.
+
+    Raises:
+        ArgumentError: If they are not of shape (N, C) with two classes or more, or a row has an
+            entry below zero or does not sum to one within 1e-2 (what half precision keeps).
+
+    Examples:
+        >>> as_probabilities([[0.5, 0.5]])
+        array([[0.5, 0.5]])
+    """
+    array = as_array("probabilities", probabilities)
+    if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
+        raise ArgumentError(
+            f"probabilities must have shape (N, C) with C at least 2, got {array.shape}"
+        )
+    if array.dtype.kind != "f":
+        raise ArgumentError(f"probabilities must be floats, got {array.dtype}")
+    floats: NDArray[np.floating] = array.astype(np.result_type(array.dtype, np.float32), copy=False)
+    bad = ~((floats >= 0).all(axis=1) & (np.abs(floats.sum(axis=1) - 1) <= 1e-2))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ArgumentError(
+            f"probabilities must not be negative and must sum to 1, row {row} has minimum "
+            f"{floats[row].min():g} and sum {floats[row].sum():g}"
+        )
+    return floats

@@ -207,6 +207,7 @@ _DEFAULT_EPOCHS = 40
 _DEFAULT_BATCH_SIZE = 64
 _SMALL_IMAGE = 24
 _PHOTO = 96
+_WIDE_ROW = 4096  # numbers in a row; features of frozen networks are fewer
 
 
 def resolved(config: Config, prepared: Prepared) -> Config:
@@ -247,9 +248,11 @@ def model_for(shape: Sequence[int]) -> str:
     Examples:
         >>> model_for((64,)), model_for((1, 8, 8)), model_for((3, 32, 32)), model_for((3, 227, 227))
         ('mlp', 'small_cnn', 'resnet20', 'resnet50')
+        >>> model_for((8192,))  # words of texts, which a network with hidden layers memorises
+        'linear'
     """
     if len(shape) != 3:
-        return "mlp"
+        return "linear" if max(shape) > _WIDE_ROW else "mlp"
     if max(shape[1:]) < _SMALL_IMAGE:
         return "small_cnn"
     return "resnet20" if max(shape[1:]) < _PHOTO else "resnet50"
