@@ -1,9 +1,13 @@
+import threading
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from imae.data.extract import extract_features
+from imae.data.extract import ProgressLog, extract_features
 from imae.data.features import Table
 from imae.data.image_files import ImageFiles
 from imae.data.split import Split
@@ -53,7 +57,7 @@ def test_the_second_time_nothing_is_run(photos, tmp_path):
     assert second.labels is noisy.labels
 
 
-def test_another_name_content_or_preparation_is_run_anew(photos, tmp_path, photo):
+def test_another_name_content_or_preparation_is_run_again(photos, tmp_path, photo):
     network = Counting()
     cache = tmp_path / "cache"
     extract_features(photos, network, name="means", cache=cache)
@@ -72,7 +76,7 @@ def test_another_name_content_or_preparation_is_run_anew(photos, tmp_path, photo
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "shape", "other key"])
-def test_a_damaged_cache_is_computed_anew(photos, tmp_path, damage):
+def test_a_damaged_cache_is_computed_again(photos, tmp_path, damage):
     network = Counting()
     cache = tmp_path / "cache"
     first = extract_features(photos, network, name="means", cache=cache)
@@ -136,3 +140,47 @@ def test_a_method_of_a_module_is_run_in_evaluation_mode_too(photos, tmp_path):
     assert split.inputs.values == pytest.approx(plain.flatten(2).mean(2).numpy(), abs=1e-6)
     assert network.training
     assert network.drop.training
+
+
+def test_the_next_rows_are_read_while_the_network_runs(table_split, tmp_path):
+    reading = []
+
+    class Watched(Table):
+        def gather(self, rows, *, generator):
+            reading.append((int(rows[0]), threading.current_thread().name))
+            return super().gather(rows, generator=generator)
+
+    split = table_split([0, 1, 0, 1, 0, 1])
+    split = replace(split, inputs=Watched(split.inputs.values))
+    ahead = []
+
+    def network(inputs):
+        for _ in range(200):
+            if len(reading) > len(ahead) + 1:
+                break
+            time.sleep(0.01)
+        ahead.append(len(reading))
+        return inputs
+
+    found = extract_features(split, network, name="same", cache=tmp_path, batch_size=2)
+    assert ahead[0] >= 2  # the second batch was read before the network was done with the first
+    assert all(name.startswith("imae-read") for _, name in reading)
+    assert np.array_equal(found.inputs.values, split.inputs.values)
+
+
+def test_an_error_in_the_reading_thread_is_raised(photos, tmp_path):
+    (photos.inputs.root / photos.inputs.names[5]).write_bytes(b"no image")
+    with pytest.raises(DataError, match="cannot be read as an image"):
+        extract_features(photos, Counting(), name="x", cache=tmp_path / "cache", batch_size=2)
+
+
+def test_progress_is_printed_in_a_log(capsys):
+    log = ProgressLog("features", every=0.0)
+    time.sleep(0.01)
+    log(50, 100)
+    silent = ProgressLog("features", every=1000.0)
+    silent(100, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("features: 50 of 100 rows, ")
+    assert lines[0].endswith("0 min left")

@@ -2,8 +2,11 @@
 
 import contextlib
 import hashlib
+import importlib.util
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from imae.data.arrays import read_npz
-from imae.data.batches import Batches
+from imae.data.batches import Batch, Batches
 from imae.data.features import Table
 from imae.data.split import Split
 from imae.errors import ArgumentError, DataError
@@ -36,7 +39,8 @@ def extract_features(
 
     The features are kept in ``cache`` under a hash of the name, the content of all rows and their
     preparation: the same files are never run twice, and a changed file is never taken for the old
-    one. A damaged file in the cache is computed again.
+    one. A damaged file in the cache is computed again. While the network runs, the next rows are
+    read and decoded.
 
     Args:
         split: Rows whose plain inputs, as in evaluation, the network sees.
@@ -47,7 +51,7 @@ def extract_features(
         batch_size: Rows that the network sees at once.
         workers: Processes that read and decode.
         progress: Called with the rows that are done and all rows. Without it a bar is shown on a
-            terminal if rich is installed.
+            terminal if rich is installed, and elsewhere a line is printed every 30 seconds.
 
     Raises:
         ArgumentError: If the network does not give one row of features for each row.
@@ -80,7 +84,7 @@ def _run(
 ) -> NDArray[np.float32]:
     parts = []
     done = 0
-    for batch in batches.epoch(0):
+    for batch in _read_ahead(batches.epoch(0)):
         features = network(batch.inputs)
         if features.ndim != 2 or len(features) != len(batch):
             raise ArgumentError(
@@ -91,6 +95,15 @@ def _run(
         done += len(batch)
         report(done, len(batches.split))
     return np.concatenate(parts)
+
+
+def _read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches, of which a thread reads the next while the caller works on the present one."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="imae-read") as thread:
+        waiting = thread.submit(next, batches, None)
+        while (batch := waiting.result()) is not None:
+            waiting = thread.submit(next, batches, None)
+            yield batch
 
 
 @contextlib.contextmanager
@@ -113,16 +126,39 @@ def _shown(progress: Progress | None) -> Iterator[Progress]:
     if progress is not None:
         yield progress
         return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress as Bar
-    except ModuleNotFoundError:
-        yield _silent
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield ProgressLog("features")
         return
-    with Bar(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True)) as bar:
         task = bar.add_task("features", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _silent(done: int, total: int) -> None:
-    """Reports to nobody."""
+class ProgressLog:
+    """Prints how far a long task is, now and then, for logs.
+
+    Args:
+        name: What is being done.
+        every: Seconds between two lines.
+    """
+
+    def __init__(self, name: str, *, every: float = 30.0) -> None:
+        self._name, self._every = name, every
+        self._start = self._last = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Prints a line to standard error if the last one is old enough."""
+        now = time.monotonic()
+        if now - self._last < self._every:
+            return
+        self._last = now
+        speed = done / (now - self._start)
+        minutes = (total - done) / speed / 60
+        print(
+            f"{self._name}: {done} of {total} rows, {speed:.1f} rows/s, {minutes:.0f} min left",
+            file=sys.stderr,
+            flush=True,
+        )
