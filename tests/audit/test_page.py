@@ -55,6 +55,7 @@ def test_the_page_holds_the_verdict_and_every_suspect(make_audit):
     assert data["rows"][4]["suggested"] is None  # fits no class
     assert text.count('class="card"') == 11
     assert text.count("near-identical to 2 others") == 3
+    assert text.count("like rows of another class") == 1  # the last of the three is believed
     assert render(audit) == text
 
 

@@ -140,6 +140,7 @@ def make_cards(
                 "suggested": _NO_CLASS if suggested is None else names[suggested],
                 "sure": "" if suggested is None else _share(audit.suggested_probability[row]),
                 "certainty": _share(audit.wrong_probability[row]),
+                "is_believed": suggested == audit.given[row],
                 "group": group,
                 "alike": f"{others} other{'s' * (others > 1)}" if others else "",
                 "preview": shown,

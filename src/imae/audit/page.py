@@ -177,15 +177,19 @@ def _numbers(audit: Audit, num_suspects: int) -> list[dict[str, str]]:
     conflicts = len(np.unique(audit.group[in_conflict(audit)]))
     interval = f"{percent(audit.noise_rate_low)} to {percent(audit.noise_rate_high)}"
     return [
-        {"words": "rows to review", "value": f"{num_suspects:,}", "range": ""},
+        {
+            "words": f"row{'s' * (num_suspects != 1)} to review",
+            "value": f"{num_suspects:,}",
+            "range": "",
+        },
         {
             "words": "of the labels are wrong, estimated",
             "value": f"{percent(audit.noise_rate)}%",
             "range": interval,
         },
-        {"words": "rows fit no class", "value": f"{audit.fits_no_class.sum():,}", "range": ""},
+        {"words": "that fit no class", "value": f"{audit.fits_no_class.sum():,}", "range": ""},
         {
-            "words": "groups of near-identical rows with different labels",
+            "words": f"group{'s' * (conflicts != 1)} of near-identical rows with different labels",
             "value": f"{conflicts:,}",
             "range": "",
         },
