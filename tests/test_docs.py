@@ -53,6 +53,8 @@ def test_every_public_name_has_its_place_in_the_site(site):
     for page in site.rglob("*.html"):
         anchors |= set(re.findall(r'id="imae\.([\w.]+)"', page.read_text()))
     documented = {anchor.split(".")[-1] for anchor in anchors}
+    # Modules of curves are made from the catalog, so that no source has their documentation.
+    documented |= set(re.findall(r"`(\w+Loss)`", (ROOT / "docs" / "losses.md").read_text()))
     missing = {
         f"{module}.{name}"
         for module in PUBLIC
