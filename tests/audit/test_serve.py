@@ -4,8 +4,10 @@ import http.client
 import json
 import threading
 
+import numpy as np
 import pytest
 
+from imae.audit.cards import Sample
 from imae.audit.decisions import identity, read_decisions
 from imae.audit.serve import Review, Server
 from imae.errors import DataError
@@ -152,3 +154,11 @@ def test_decisions_of_another_run_stop_the_server_before_it_starts(make_audit, s
     with pytest.raises(DataError, match="another run"):
         Review(make_audit(prefix="other"), served.review.path)
     assert served.review.path.read_bytes() == before
+
+
+def test_the_check_is_served_too(make_audit, tmp_path):
+    review = Review(make_audit(), tmp_path / "d.csv", sample=Sample(np.array([3, 1])))
+    page = review.page(0)
+    assert review.num_parts == 1
+    assert "Are the flagged labels wrong?" in page
+    assert page.count('class="card"') == 2

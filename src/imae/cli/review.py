@@ -1,8 +1,10 @@
 """`imae audit serve | check | apply | export`: what people do with an audit."""
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ import typer
 from imae.errors import ArgumentError, ImaeError
 
 if TYPE_CHECKING:
-    from imae.audit.preview import Previewer
+    from imae.audit.preview import Preview, Previewer
 
 _RUN = typer.Argument(..., metavar="RUN", help="Run folder that `imae audit` has audited.")
 
@@ -202,18 +204,38 @@ def _previews(run: Path) -> "Previewer":
 
 def write_pages(run: Path, *, most_previews: int | None) -> Path:
     """Writes the review page of an audited run and returns the file to open."""
+    from imae.audit.cards import suspects
     from imae.audit.check import read_check
     from imae.audit.page import MOST_PREVIEWS, write_review
     from imae.audit.result import Audit
     from imae.records import RunFolder
 
     audit = Audit.load(RunFolder(run))
-    first, *_ = write_review(
-        audit,
-        run / "audit" / "review.html",
-        preview=_previews(run),
-        most_previews=MOST_PREVIEWS if most_previews is None else most_previews,
-        checked=read_check(audit, run / "audit" / "check.json"),
-    )
+    most = MOST_PREVIEWS if most_previews is None else most_previews
+    with _counted(_previews(run), min(most, len(suspects(audit)))) as preview:
+        first, *_ = write_review(
+            audit,
+            run / "audit" / "review.html",
+            preview=preview,
+            most_previews=most,
+            checked=read_check(audit, run / "audit" / "check.json"),
+        )
     typer.echo(f"wrote {first}")
     return first
+
+
+@contextlib.contextmanager
+def _counted(preview: "Previewer", total: int) -> Iterator["Previewer"]:
+    """Shows on a terminal how many of the previews are made."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task("previews", total=total)
+
+        def counted(row_id: str) -> "Preview | None":
+            bar.advance(task)
+            return preview(row_id)
+
+        yield counted
