@@ -115,7 +115,9 @@ def _judge(
         # Which labels are mistaken for which: without neighbours the shares are too coarse for it.
         suspicion = (suspicion + wrong) / 2
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
-    rate = float(wrong.mean())
+    # The rate by the row's own votes: those of neighbours blur, and overlap hides wrong labels.
+    own = fit_noise_model(_take(evidence.classes, fitted), given[fitted])
+    rate = float(own.wrong(evidence.classes, given).mean())
     low, high = model.interval(rate)
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
@@ -136,7 +138,7 @@ def _judge(
         noise_rate=rate,
         noise_rate_low=low,
         noise_rate_high=high,
-        transition=model.transition,
+        transition=own.transition,
         clean=evidence.clean,
     )
 
