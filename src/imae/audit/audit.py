@@ -116,7 +116,9 @@ def _judge(
         suspicion = (suspicion + wrong) / 2
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     # The rate by the row's own votes: those of neighbours blur, and overlap hides wrong labels.
-    own = fit_noise_model(_take(evidence.classes, fitted), given[fitted])
+    own = model
+    if features is not None:
+        own = fit_noise_model(_take(evidence.classes, fitted), given[fitted])
     rate = float(own.wrong(evidence.classes, given).mean())
     low, high = model.interval(rate)
     is_flagged = np.zeros(len(given), bool)

@@ -1,0 +1,292 @@
+"""How well an audit finds wrong labels, beside cleanlab and simpler rules.
+
+    python benchmarks/audit.py detect --out results/audit      # tables of results/audit/README.md
+    python benchmarks/audit.py round --out results/audit --photos FOLDER
+    python benchmarks/audit.py size                            # a million rows, a hundred classes
+
+``detect`` trains a head on frozen features of all 50,000 rows for each set and seed, once with the
+audit's loss and once with cross entropy, and compares what finds wrong labels: the audit of each
+run; cleanlab on the final probabilities of the run, on probabilities from 3 folds at the cost of
+one run and of three, and on 5-fold logistic regression; the raw margin (AUM); and the rule that a
+label is wrong if the final prediction is another. Cells that are done are read from ``--out``.
+"""
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from machine import describe
+
+from imae.audit import Audit, audit, mean_disbelief, mean_negative_margin
+from imae.data import Data, Split, Table
+from imae.records import EpochDynamics, RunFolder
+from imae.train import Run, build_config, train
+from imae.train.rows import prepare
+
+SETS: dict[str, dict[str, Any]] = {
+    "cifar10n worst": {"data": {"name": "cifar10n", "options": {"variant": "worst"}}},
+    "cifar10n aggregate": {"data": {"name": "cifar10n", "options": {"variant": "aggregate"}}},
+    "cifar100n": {"data": {"name": "cifar100n"}},
+    "cifar10 symmetric 40%": {"data": {"name": "cifar10"}, "noise": "symmetric:0.4"},
+    "cifar10 asymmetric 40%": {"data": {"name": "cifar10"}, "noise": "cifar10_asymmetric:0.4"},
+}
+HEAD: dict[str, Any] = {
+    "model": {"name": "mlp", "arguments": {"hidden": 512, "norm": "batch"}},
+    "optimizer": {"name": "nesterov", "lr": 0.05},
+    "schedule": {"name": "cosine"},
+    "machine": {"threads": 1},
+}
+EPOCHS = 12
+PRECISION = 0.9
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("detect", "round", "size"))
+    parser.add_argument("--out", type=Path, default=Path("results/audit"))
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
+    parser.add_argument("--method", default=None, help="loss of the audit; by default the default")
+    parser.add_argument("--arguments", type=json.loads, default={}, help="its options, as JSON")
+    parser.add_argument("--no-folds", action="store_true", help="leave out what trains in folds")
+    parser.add_argument("--photos", type=Path, help="folder of photos for round")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.what == "size":
+        print(f"{describe()}\n{size_seconds():.1f} s for a million rows of a hundred classes")
+        return
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    measure = detect if arguments.what == "detect" else pay
+    for seed in arguments.seeds:
+        for name in arguments.sets:
+            path = arguments.out / f"{arguments.what}-{name.replace(' ', '-')}-seed{seed}.json"
+            if not path.exists():
+                rows = measure(name, seed, arguments)
+                content = {"set": name, "seed": seed, "machine": describe(), "rows": rows}
+                path.write_text(json.dumps(content, indent=1) + "\n")
+            print(path.name, *json.loads(path.read_text())["rows"], sep="\n", flush=True)
+
+
+def loss(arguments: argparse.Namespace) -> dict[str, Any]:
+    if arguments.method is None:
+        return {}
+    return {"method": {"name": arguments.method, "arguments": arguments.arguments}}
+
+
+def trained(name: str, seed: int, folder: str, **changes: Any) -> Run:
+    content = {**HEAD, **SETS[name], "seed": seed, "out": folder, **changes}
+    features = {"features": "efficientnet_lite0", "hold_out": 0.1}
+    content["data"] = {**SETS[name]["data"], **features, **changes.get("data", {})}
+    content["train"] = {"epochs": EPOCHS, "batch_size": 128, "measure_train": False}
+    return train(build_config(content))
+
+
+def detect(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
+    rows = []
+    for title, method in (
+        ("imae", loss(arguments)),
+        ("cce", {"method": {"name": "cce"}}),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            run = trained(name, seed, f"{folder}/run", **method)
+            seconds = time.perf_counter() - began
+            rows += judged(title, run, seconds)
+            if title == "imae":
+                whole = all_rows(run)
+    if not arguments.no_folds:
+        for share, title in ((1, "equal cost"), (3, "three times the cost")):
+            began = time.perf_counter()
+            probabilities = folded(whole, 3, partial(cce_head, share=share, seed=seed))
+            spent = time.perf_counter() - began
+            rows.append(cleanlab(f"cleanlab, 3 folds, {title}", whole, probabilities, spent))
+        began = time.perf_counter()
+        probabilities = folded(whole, 5, logistic_regression)
+        spent = time.perf_counter() - began
+        rows.append(cleanlab("cleanlab, 5-fold logistic regression", whole, probabilities, spent))
+    return rows
+
+
+def judged(title: str, run: Run, seconds: float) -> list[Row]:
+    """Everything that needs this run only."""
+    whole = all_rows(run)
+    began = time.perf_counter()
+    found = audit(run.folder)
+    spent = seconds + time.perf_counter() - began
+    strict = audit(run.folder, precision=PRECISION)
+    wrong = found.given != found.clean
+    row = measured(f"{title}: audit", wrong, found.suspicion, found.is_flagged, spent)
+    row |= {"rate": found.noise_rate, "low": found.noise_rate_low, "high": found.noise_rate_high}
+    row |= {"flagged at 0.9": int(strict.is_flagged.sum())}
+    row |= {"wrong at 0.9": mean(wrong[strict.is_flagged])}
+    network = run.load_model().eval()
+    with torch.inference_mode():
+        inputs = whole.inputs.batch(np.arange(len(whole)), generator=None)
+        probabilities = network(inputs).softmax(1).double().numpy()
+    truth = whole.labels != whole.clean_labels
+    contradicted = probabilities.argmax(1) != whole.labels
+    disbelief = by_run(found, run, mean_disbelief)
+    margin = by_run(found, run, lambda epochs: mean_negative_margin(epochs, clip=math.inf))
+    return [
+        row,
+        measured(f"{title}: mean disbelief", wrong, disbelief, None, seconds),
+        measured(f"{title}: raw margin (AUM)", wrong, margin, None, seconds),
+        measured(f"{title}: argmax rule", truth, contradicted.astype(float), contradicted, seconds),
+        cleanlab(f"{title}: cleanlab, same run", whole, probabilities, seconds),
+    ]
+
+
+def by_run(found: Audit, run: Run, score: Callable[[Iterator[EpochDynamics]], Floats]) -> Floats:
+    """A score of every row in the order of the audit."""
+    folder: RunFolder = run.folder
+    labels, held = folder.labels(), folder.held_labels()
+    assert held is not None
+    numbers = folder.epochs()
+    trained_rows = score(folder.dynamics(number) for number in numbers)
+    held_rows = score(folder.held_dynamics(number) for number in numbers)
+    values = dict(zip(labels.row_ids.tolist(), trained_rows, strict=True))
+    values |= dict(zip(held.row_ids.tolist(), held_rows, strict=True))
+    return np.array([values[row_id] for row_id in found.row_ids.tolist()])
+
+
+def all_rows(run: Run) -> Split:
+    """The rows that were trained on and held out, as features."""
+    prepared = prepare(run.config)
+    assert prepared.validation is not None
+    parts = (prepared.train, prepared.validation)
+    assert isinstance(parts[0].inputs, Table)
+    clean = [part.clean_labels for part in parts if part.clean_labels is not None]
+    return Split(
+        Table(np.concatenate([part.inputs.values for part in parts])),  # type: ignore[attr-defined]
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate([part.row_ids for part in parts]),
+        parts[0].class_names,
+        np.concatenate(clean),
+    )
+
+
+Model = Callable[[Split], Callable[[torch.Tensor], torch.Tensor]]
+
+
+def folded(whole: Split, number: int, fit: Model) -> Floats:
+    """Probabilities of every row by a model that was not trained on it."""
+    from sklearn.model_selection import StratifiedKFold
+
+    probabilities = np.zeros((len(whole), whole.num_classes))
+    folds = StratifiedKFold(number, shuffle=True, random_state=0)
+    for inside, outside in folds.split(whole.labels, whole.labels):
+        model = fit(whole.take(inside))
+        with torch.inference_mode():
+            logits = model(whole.inputs.batch(outside, generator=None))
+        probabilities[outside] = logits.double().softmax(1).numpy()
+    return probabilities
+
+
+def cce_head(part: Split, share: int, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The head of the runs, trained by cross entropy so that 3 folds cost ``share`` runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            **HEAD,
+            "seed": seed,
+            "method": {"name": "cce"},
+            "data": {"hold_out": 0},
+            "train": {"epochs": share * EPOCHS // 2, "batch_size": 128, "measure_train": False},
+            "out": f"{folder}/run",
+        }
+        rows = replace(part, clean_labels=None)
+        return train(settings, data=Data("fold", rows)).load_model().eval()
+
+
+def logistic_regression(part: Split) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Multinomial logistic regression with scikit-learn's penalty (C = 1), by L-BFGS."""
+    inputs = part.inputs.batch(np.arange(len(part)), generator=None)
+    target = torch.from_numpy(part.labels)
+    layer = torch.nn.Linear(inputs.shape[1], part.num_classes)
+    torch.nn.init.zeros_(layer.weight)
+    torch.nn.init.zeros_(layer.bias)
+    optimizer = torch.optim.LBFGS(
+        layer.parameters(), max_iter=100, line_search_fn="strong_wolfe", history_size=10
+    )
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        penalty = layer.weight.square().sum() / (2 * len(part))
+        value = torch.nn.functional.cross_entropy(layer(inputs), target) + penalty
+        value.backward()
+        return float(value)
+
+    optimizer.step(closure)
+    return layer
+
+
+def cleanlab(title: str, whole: Split, probabilities: Floats, seconds: float) -> Row:
+    from cleanlab.filter import find_label_issues
+    from cleanlab.rank import get_label_quality_scores
+
+    flagged = find_label_issues(whole.labels, probabilities)
+    suspicion = 1 - get_label_quality_scores(whole.labels, probabilities)
+    wrong = whole.labels != whole.clean_labels
+    row = measured(title, wrong, suspicion, flagged, seconds)
+    return row | {"rate": mean(flagged)}
+
+
+def measured(
+    title: str,
+    wrong: NDArray[np.bool_],
+    suspicion: Floats,
+    flagged: NDArray[np.bool_] | None,
+    seconds: float,
+) -> Row:
+    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+    first = np.argsort(-suspicion, kind="stable")[: int(wrong.sum())]
+    return {
+        "name": title,
+        "ap": float(average_precision_score(wrong, suspicion)),
+        "auroc": float(roc_auc_score(wrong, suspicion)),
+        "f1 at the true count": mean(wrong[first]),
+        "f1": None if flagged is None else float(f1_score(wrong, flagged)),
+        "true rate": mean(wrong),
+        "seconds": seconds,
+    }
+
+
+def mean(values: NDArray[np.bool_]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def pay(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
+    """Test accuracy before and after labels are corrected, by suggestions and by a reviewer."""
+    raise NotImplementedError
+
+
+def size_seconds() -> float:
+    """Seconds to audit a million rows by a hundred classes."""
+    draws = np.random.Generator(np.random.PCG64(1))
+    given = draws.integers(0, 100, 1_000_000)
+    probabilities = draws.random((1_000_000, 100), dtype=np.float32)
+    probabilities[np.arange(1_000_000), given] += 50 * (draws.random(1_000_000) < 0.8)
+    probabilities /= probabilities.sum(1, keepdims=True)
+    began = time.perf_counter()
+    audit(probabilities, given=given)
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
