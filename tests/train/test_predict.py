@@ -247,5 +247,5 @@ def test_rows_that_do_not_fit(digits_run, table_run, tmp_path):
         predict(digits_run, tmp_path / "new.npy")
     new = tmp_path / "new.csv"
     new.write_text("row_id,income,share\nfine,7000,0.1\nhuge,7000,2e37\n")
-    with pytest.raises(DataError, match="row 'huge' gets scores that are not finite"):
+    with pytest.raises(DataError, match="row 'huge' has scores that are not finite"):
         predict(table_run, new)
