@@ -212,3 +212,53 @@ def test_a_worker_leaves_ctrl_c_to_the_run(table_split):
     split = replace(table_split([0, 1]), inputs=Interrupted(np.zeros((2, 1), np.float32)))
     (batch,) = Batches(split, 2, seed=1, workers=1).epoch(0)
     assert batch.inputs.shape == (2, 1)
+
+
+def test_balanced_batches_hold_as_many_rows_of_every_class_drawn(array_split):
+    batches = Batches(array_split, 8, seed=3, balanced=4)
+    assert len(batches) == 5
+    seen = []
+    for batch in batches.epoch(0):
+        labels, counts = np.unique(batch.target.numpy(), return_counts=True)
+        assert len(labels) == 2
+        assert counts.tolist() == [4, 4]
+        assert len(set(batch.row.tolist())) == 8
+        np.testing.assert_array_equal(array_split.labels[batch.row.numpy()], batch.target.numpy())
+        seen.append(batch.row.tolist())
+    assert seen != [batch.row.tolist() for batch in batches.epoch(1)]
+
+
+def test_balanced_batches_favour_rare_classes(images):
+    labels = np.array([0] * 34 + [1] * 6)
+    ids = np.array([f"{row}" for row in range(40)])
+    split = Split(images, labels, ids, ("many", "few"))
+    targets = torch.cat([batch.target for batch in Batches(split, 8, seed=3, balanced=4).epoch(0)])
+    assert targets.float().mean() == 0.5
+
+
+def test_balanced_batches_can_be_resumed_and_shared(array_split):
+    whole = list(Batches(array_split, 8, seed=3, balanced=4).epoch(2))
+    rest = Batches(array_split, 8, seed=3, balanced=4).epoch(2, start_step=3)
+    assert equal(whole[3:], rest)
+    ranks = [
+        list(Batches(array_split, 8, seed=3, balanced=4, rank=rank, num_ranks=2).epoch(2))
+        for rank in (0, 1)
+    ]
+    for batch, *shares in zip(whole, *ranks, strict=True):
+        assert torch.equal(batch.row, torch.cat([share.row for share in shares]))
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "balanced", "message"),
+    [
+        (9, 4, "batch_size must be a multiple of balanced, got 9 and 4"),
+        (16, 4, "need 4 classes, and there are 3"),
+        (14, 14, "balanced must be at most 13, the rows of class 'b', got 14"),
+        (8, 0, "balanced must be at least 1"),
+    ],
+)
+def test_balanced_batches_that_cannot_be_filled_are_refused(
+    array_split, batch_size, balanced, message
+):
+    with pytest.raises(ArgumentError, match=message):
+        Batches(array_split, batch_size, seed=3, balanced=balanced)

@@ -25,6 +25,13 @@ def test_without_options_it_is_the_loss_of_the_curve():
     torch.testing.assert_close(CurveMethod(IMAE(8.0))(rows()), expected)
 
 
+def test_a_factor_scales_every_weight_alike():
+    plain, scaled = (gradient_norms(CurveMethod(MAE(), factor=each)) for each in (1.0, 4.0))
+    torch.testing.assert_close(scaled, 4 * plain)
+    with pytest.raises(ArgumentError, match="factor must be"):
+        CurveMethod(MAE(), factor=0.0)
+
+
 def test_a_window_silences_rows_outside():
     assert gradient_norms(CurveMethod(CCE(), window_high=5.0)).tolist()[2] == 0
     assert gradient_norms(CurveMethod(CCE(), window_low=-5.0)).tolist()[1] == 0

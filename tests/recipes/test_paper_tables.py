@@ -13,7 +13,7 @@ def configs(recipe, budget="paper"):
 
 def test_the_clean_cells_have_known_truth_and_a_small_t():
     by_name = configs("cifar10")
-    assert len(by_name) == 5 * 6 + len(METHODS)
+    assert len(by_name) == 5 * 6 + len(METHODS) + 1  # trimming with IMAE
     assert by_name["resnet20-40-elr"].method.name == "elr"
     assert by_name["resnet20-0-cce"].noise == "symmetric:0.0"
     assert by_name["resnet20-0-imae"].method.arguments == {"T": 0.5}
@@ -114,6 +114,29 @@ def test_t_is_chosen_on_held_out_labels_and_shown_beside_the_best(write_run, tmp
         "| 40% | IMAE | held-out given labels | 8 | 60.0 | 70.0 | 4 |",
         "| 40% | IMAE | training rows, true labels | 4 | 70.0 | 70.0 | 4 |",
     ]
+
+
+def test_linear_scaling_is_tried_beside_mae():
+    by_name = configs("t_ablation")
+    for rate in (0, 40):
+        factors = [
+            each.method.arguments.get("factor")
+            for name, each in by_name.items()
+            if name.startswith(f"{rate}-mae")
+        ]
+        assert factors == [None, 2.0, 4.0, 8.0]
+
+
+def test_trimming_with_imae_is_a_row_beside_trimming():
+    by_name = configs("cifar10")
+    plain, imae = (by_name[f"resnet20-40-trimmed{end}"] for end in ("", "_imae"))
+    assert imae.method.arguments == {
+        **plain.method.arguments,
+        "loss": "imae:T=8",
+        "normalize": "batch",
+        "bound": 5.0,
+    }
+    assert imae.model_copy(update={"method": plain.method}) == plain
 
 
 def test_every_t_of_the_paper_is_there_on_clean_and_noisy_labels():

@@ -25,11 +25,18 @@ RECIPES = (
         ("cifar100_asymmetric", "40-imae", "final", 63.3),
         ("clothing1m", "joint_optim", "from Joint Optim.", 72.2),
         ("optimisers", "adam-0.005-1-imae", "final", 78.6),
+        ("t_ablation", "40-imae-4", "unpublished final", 70.7),
     ],
 )
 def test_a_printed_number_is_found(recipe, cell, measure, value):
     assert published(recipe, cell)[measure] == value
     assert cell in published_cells(recipe)
+
+
+def test_comments_of_the_source_are_never_called_the_papers():
+    for cell in published_cells("t_ablation"):
+        assert all(name.startswith("unpublished ") for name in published("t_ablation", cell))
+    assert published_table("t_ablation") is None
 
 
 def test_what_the_paper_does_not_print_is_empty():

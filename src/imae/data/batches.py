@@ -52,6 +52,9 @@ class Batches:
         shuffle: Whether each epoch has an order of its own, or all have the split's.
         augment: Whether images are cropped and mirrored at random.
         drop_last: Whether a last batch that is not full is skipped.
+        balanced: Rows of each class in a batch, by given label: ``batch_size / balanced`` classes
+            are drawn for every batch, and as many rows of each. An epoch then has only full
+            batches, and may hold a row several times or not at all. None for all rows in turn.
         workers: Processes that read and decode ahead; 0 does it in this one. They help with
             images on disk. Arrays in memory are quicker without.
         rank: Number of this process among those that train together.
@@ -78,6 +81,7 @@ class Batches:
         shuffle: bool = True,
         augment: bool = True,
         drop_last: bool = False,
+        balanced: int | None = None,
         workers: int = 0,
         rank: int = 0,
         num_ranks: int = 1,
@@ -89,8 +93,9 @@ class Batches:
         check_integer("workers", workers, low=0)
         if rank >= num_ranks:
             raise ArgumentError(f"rank must be below num_ranks, got {rank} of {num_ranks}")
+        self._classes = () if balanced is None else _balanced_classes(split, batch_size, balanced)
         full, rest = divmod(len(split), batch_size)
-        self._steps = full if drop_last or rest == 0 else full + 1
+        self._steps = full if drop_last or rest == 0 or balanced is not None else full + 1
         if self._steps == 0:
             raise ArgumentError(f"{len(split)} rows do not fill a batch of {batch_size}")
         if self._steps > full and rest < num_ranks:
@@ -102,6 +107,7 @@ class Batches:
         self.batch_size = batch_size
         self._seed, self._shuffle, self._augment = seed, shuffle, augment
         self._workers, self._rank, self._num_ranks = workers, rank, num_ranks
+        self._balanced = balanced
 
     @property
     def smallest_share(self) -> int:
@@ -135,10 +141,27 @@ class Batches:
     def _rows(self, epoch: int) -> list[NDArray[np.int64]]:
         """Rows of this rank in every step of the epoch."""
         order = np.arange(len(self.split), dtype=np.int64)
-        if self._shuffle:
+        if self._balanced is not None:
+            order = self._balanced_order(epoch, self._balanced)
+        elif self._shuffle:
             order = numpy_generator(self._seed, "shuffle", epoch).permutation(order)
         steps = (order[step * self.batch_size :][: self.batch_size] for step in range(self._steps))
         return [np.array_split(rows, self._num_ranks)[self._rank] for rows in steps]
+
+    def _balanced_order(self, epoch: int, number: int) -> NDArray[np.int64]:
+        """Rows of all batches of the epoch, one batch after another."""
+        generator = numpy_generator(self._seed, "balanced", epoch)
+        waiting = [generator.permutation(rows) for rows in self._classes]
+        order = []
+        for _ in range(self._steps):
+            for chosen in generator.choice(
+                len(self._classes), self.batch_size // number, replace=False
+            ):
+                if len(waiting[chosen]) < number:  # from the beginning, so that no row is twice
+                    waiting[chosen] = generator.permutation(self._classes[chosen])
+                order.append(waiting[chosen][:number])
+                waiting[chosen] = waiting[chosen][number:]
+        return np.concatenate(order)
 
     def _key(self, epoch: int) -> tuple[int, int] | None:
         return (self._seed, epoch) if self._augment else None
@@ -166,6 +189,30 @@ class Batches:
             row=torch.from_numpy(rows.copy()),
             weight=None if weights is None else torch.from_numpy(weights[rows]),
         )
+
+
+def _balanced_classes(
+    split: Split, batch_size: int, balanced: int
+) -> tuple[NDArray[np.int64], ...]:
+    """The rows of every class that has any, for batches of so many rows of a class."""
+    check_integer("balanced", balanced, low=1)
+    if batch_size % balanced:
+        raise ArgumentError(
+            f"batch_size must be a multiple of balanced, got {batch_size} and {balanced}"
+        )
+    classes = [np.flatnonzero(split.labels == label) for label in np.unique(split.labels)]
+    if batch_size // balanced > len(classes):
+        raise ArgumentError(
+            f"batches of {batch_size} with {balanced} rows of a class need "
+            f"{batch_size // balanced} classes, and there are {len(classes)}"
+        )
+    smallest = min(classes, key=len)
+    if len(smallest) < balanced:
+        name = split.class_names[split.labels[smallest[0]]]
+        raise ArgumentError(
+            f"balanced must be at most {len(smallest)}, the rows of class {name!r}, got {balanced}"
+        )
+    return tuple(classes)
 
 
 class _Shares(Dataset[Tensor | ImaeError]):

@@ -7,7 +7,7 @@ from typing import final
 from torch import Tensor
 
 from imae._checks import check_choice, check_interval
-from imae.curves.curve import Curve, Window
+from imae.curves.curve import Curve, Scale, Window
 from imae.losses.bound import bound_logits
 from imae.losses.functional import NORMALIZATIONS
 from imae.losses.margin import (
@@ -30,6 +30,7 @@ class CurveMethod(Method):
         window_high: Rows whose margin is larger do not count; None for no such edge.
         normalize: "batch" divides by the mean weight of the batch, over all ranks; None does not.
         bound: Largest length of a logit vector that the loss sees; None for no bound.
+        factor: Constant that the loss is multiplied by.
 
     Raises:
         ArgumentError: If an option is out of its range.
@@ -50,15 +51,17 @@ class CurveMethod(Method):
         window_high: float | None = None,
         normalize: str | None = None,
         bound: float | None = None,
+        factor: float = 1.0,
     ) -> None:
         super().__init__()
         check_choice("normalize", normalize, NORMALIZATIONS)
+        check_interval("factor", factor, low=0, open_low=True, open_high=True)
         if bound is not None:
             check_interval("bound", bound, low=0, open_low=True, open_high=True)
         if window_low is not None or window_high is not None:
             low = -math.inf if window_low is None else window_low
             curve = Window(curve, low=low, high=math.inf if window_high is None else window_high)
-        self.curve = curve
+        self.curve = curve if factor == 1 else Scale(curve, factor)
         self.normalize = normalize
         self.bound = bound
 

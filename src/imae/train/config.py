@@ -57,6 +57,11 @@ class DataConfig(_Section):
     augment: bool = Field(
         default=True, description="Whether images are cropped and mirrored at random."
     )
+    balanced: Positive | None = Field(
+        default=None,
+        description="Rows of each class in a batch, by given label; the rest of the batch size is "
+        "other classes.",
+    )
     from_python: bool = Field(
         default=False,
         description="Whether the rows were given to `imae.train.train`; set by it.",

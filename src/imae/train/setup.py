@@ -79,6 +79,7 @@ def setup(
         seed=config.seed,
         augment=config.data.augment,
         drop_last=train.drop_last,
+        balanced=config.data.balanced,
         workers=config.data.workers,
         rank=ranks.rank,
         num_ranks=ranks.number,
