@@ -1,4 +1,5 @@
 import resource
+import tracemalloc
 
 import numpy as np
 import pyarrow
@@ -137,3 +138,16 @@ def test_changed_bytes_never_escape_as_another_error(tmp_path):
             refusals.append(str(error))
     assert len(refusals) > len(good) // 4
     assert not any("\n" in refusal for refusal in refusals)
+
+
+def test_a_small_file_of_very_many_labels_is_refused(tmp_path):
+    """Each value becomes an object of Python: 20 KB would have taken some hundred megabytes."""
+    rows = 3_000_000
+    path = write(tmp_path, row_id=np.zeros(rows, np.int8), label=np.zeros(rows, np.int8))
+    assert path.stat().st_size < 30_000
+    tracemalloc.start()
+    with pytest.raises(DataError, match="would unpack"):
+        ParquetFile(path).read(["row_id", "label"], [])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 2**20

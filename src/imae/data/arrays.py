@@ -18,7 +18,7 @@ from imae.data.split import Data, Inputs, position_ids, written_ids
 from imae.errors import DataError
 
 # Real arrays shrink by ten at most; more than this is an attack or nearly all zeros.
-LARGEST_UNPACKED = 256 * 2**20
+LARGEST_UNPACKED = 64 * 2**20
 LARGEST_RATIO = 100
 # For other compressions Python unpacks a whole block, whatever size a member claims.
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -73,7 +73,7 @@ def check_unpacked(packed: int, unpacked: int, *, where: str) -> None:
         where: File, and what in it, for the message.
 
     Raises:
-        DataError: If it would unpack to more than 256 MB and more than 100 times its size.
+        DataError: If it would unpack to more than 64 MB and more than 100 times its size.
     """
     if unpacked > LARGEST_UNPACKED and unpacked > LARGEST_RATIO * packed:
         raise DataError(

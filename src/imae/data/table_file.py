@@ -122,6 +122,7 @@ def _lines(file: IO[str], path: Path) -> Iterator[str]:
         yield line
 
 
+_BYTES_OF_A_VALUE = 40  # as an object of Python, with its place in a list
 _INDEX = re.compile(r"__index_level_\d+__")
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 
@@ -158,7 +159,8 @@ class ParquetFile(ColumnFile):
         """The columns asked for; a value that is not there is None."""
         wanted = list(dict.fromkeys([*values, *numbers]))
         packed = self.path.stat().st_size
-        check_unpacked(packed, 8 * self._rows * len(wanted), where=str(self.path))
+        unpacked = self._rows * (_BYTES_OF_A_VALUE * len(values) + 8 * len(numbers))
+        check_unpacked(packed, unpacked, where=str(self.path))
         for name in wanted:
             self._check_flat(name)
         texts = [name for name in wanted if _is_text(self._types[name])]
