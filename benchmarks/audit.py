@@ -36,8 +36,8 @@ from imae.audit import Audit, audit, mean_disbelief, mean_negative_margin
 from imae.audit.calibrate import flag_count
 from imae.data import Data, Split, Table
 from imae.records import EpochDynamics, RunFolder
-from imae.train import Run, build_config, train
-from imae.train.rows import prepare
+from imae.train import Config, Run, build_config, train
+from imae.train.rows import Prepared, prepare
 
 SETS: dict[str, dict[str, Any]] = {
     "cifar10n worst": {"data": {"name": "cifar10n", "options": {"variant": "worst"}}},
@@ -52,7 +52,6 @@ HEAD: dict[str, Any] = {
     "schedule": {"name": "cosine"},
     "machine": {"threads": 1},
 }
-EPOCHS = 12
 PRECISION = 0.9
 REVIEWED = 1000
 Floats = NDArray[np.float64]
@@ -67,8 +66,8 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
     parser.add_argument("--method", default=None, help="loss of the audit; by default the default")
     parser.add_argument("--arguments", type=json.loads, default={}, help="its options, as JSON")
-    parser.add_argument("--no-folds", action="store_true", help="leave out what trains in folds")
-    parser.add_argument("--cheap", action="store_true", help="leave out three times the cost")
+    parser.add_argument("--steps", nargs="*", default=list(STEPS)[:-1], choices=list(STEPS)[:-1])
+    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--photos", type=Path, help="folder of photos for round")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -83,15 +82,16 @@ def main() -> None:
             "train": {"epochs": 40, "batch_size": 64},
         }
         arguments.sets = ["cifar10n worst", *(["photos symmetric 30%"] if arguments.photos else [])]
-    measure = detect if arguments.what == "detect" else pay
-    for seed in arguments.seeds:
-        for name in arguments.sets:
-            path = arguments.out / f"{arguments.what}-{name.replace(' ', '-')}-seed{seed}.json"
-            if not path.exists():
-                rows = measure(name, seed, arguments)
-                content = {"set": name, "seed": seed, "machine": describe(), "rows": rows}
-                path.write_text(json.dumps(content, indent=1) + "\n")
-            print(path.name, *json.loads(path.read_text())["rows"], sep="\n", flush=True)
+    for step in arguments.steps if arguments.what == "detect" else ["round"]:
+        for seed in arguments.seeds:
+            for name in arguments.sets:
+                name_and_seed = f"{name.replace(' ', '-').replace('%', '')}-seed{seed}"
+                path = arguments.out / f"{step}-{name_and_seed}.json"
+                if not path.exists():
+                    rows = STEPS[step](name, seed, arguments)
+                    content = {"set": name, "seed": seed, "machine": describe(), "rows": rows}
+                    path.write_text(json.dumps(content, indent=1) + "\n")
+                print(path.name, *json.loads(path.read_text())["rows"], sep="\n", flush=True)
 
 
 def loss(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -100,45 +100,54 @@ def loss(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"method": {"name": arguments.method, "arguments": arguments.arguments}}
 
 
-def trained(name: str, seed: int, folder: str, **changes: Any) -> Run:
+def settings(name: str, seed: int, folder: str, epochs: int, **changes: Any) -> Config:
     content = {**HEAD, **SETS[name], "seed": seed, "out": folder, **changes}
     features = {"features": "efficientnet_lite0", "hold_out": 0.1}
     content["data"] = {**SETS[name]["data"], **features, **changes.get("data", {})}
-    budget = SETS[name].get("train", {"epochs": EPOCHS, "batch_size": 128})
+    budget = SETS[name].get("train", {"epochs": epochs, "batch_size": 128})
     content["train"] = {**budget, "measure_train": False}
-    return train(build_config(content))
+    return build_config(content)
 
 
-def detect(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
-    rows = []
-    for title, method in (
-        ("imae", loss(arguments)),
-        ("cce", {"method": {"name": "cce"}}),
-    ):
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.perf_counter()
-            run = trained(name, seed, f"{folder}/run", **method)
-            seconds = time.perf_counter() - began
-            rows += judged(title, run, seconds)
-            if title == "imae":
-                whole = all_rows(run)
-    if not arguments.no_folds:
-        costs = [(1, "equal cost"), *([] if arguments.cheap else [(3, "three times the cost")])]
-        for share, title in costs:
-            began = time.perf_counter()
-            probabilities = folded(whole, 3, partial(cce_head, share=share, seed=seed))
-            spent = time.perf_counter() - began
-            rows.append(cleanlab(f"cleanlab, 3 folds, {title}", whole, probabilities, spent))
+def trained(name: str, seed: int, folder: str, epochs: int, **changes: Any) -> Run:
+    return train(settings(name, seed, folder, epochs, **changes))
+
+
+def by_imae(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
+    return by_run(name, seed, "imae", loss(arguments), arguments.epochs)
+
+
+def by_cce(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
+    return by_run(name, seed, "cce", {"method": {"name": "cce"}}, arguments.epochs)
+
+
+def by_run(name: str, seed: int, title: str, method: dict[str, Any], epochs: int) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        probabilities = folded(whole, 5, logistic_regression)
-        spent = time.perf_counter() - began
-        rows.append(cleanlab("cleanlab, 5-fold logistic regression", whole, probabilities, spent))
-    return rows
+        run = trained(name, seed, f"{folder}/run", epochs, **method)
+        return judged(title, run, time.perf_counter() - began)
+
+
+def by_folds(name: str, seed: int, arguments: argparse.Namespace, *, cost: int = 1) -> list[Row]:
+    """3 folds train on two thirds of the rows each: half the epochs are the cost of one run."""
+    whole = all_rows(name, seed)
+    fit = partial(cce_head, epochs=cost * arguments.epochs // 2, seed=seed)
+    began = time.perf_counter()
+    probabilities = folded(whole, 3, fit)
+    title = f"cleanlab, 3 folds, {cost} x the cost"
+    return [cleanlab(title, whole, probabilities, time.perf_counter() - began)]
+
+
+def by_regression(name: str, seed: int, _: argparse.Namespace) -> list[Row]:
+    whole = all_rows(name, seed)
+    began = time.perf_counter()
+    probabilities = folded(whole, 5, logistic_regression)
+    title = "cleanlab, 5-fold logistic regression"
+    return [cleanlab(title, whole, probabilities, time.perf_counter() - began)]
 
 
 def judged(title: str, run: Run, seconds: float) -> list[Row]:
     """Everything that needs this run only."""
-    whole = all_rows(run)
     began = time.perf_counter()
     found = audit(run.folder)
     spent = seconds + time.perf_counter() - began
@@ -147,14 +156,15 @@ def judged(title: str, run: Run, seconds: float) -> list[Row]:
     row |= {"rate": found.noise_rate, "low": found.noise_rate_low, "high": found.noise_rate_high}
     sure = found.order()[: flag_count(found.suspicion, found.wrong_probability, 0, PRECISION)]
     row |= {"flagged at 0.9": len(sure), "wrong at 0.9": mean(wrong[sure])}
+    whole = rows_of(prepare(run.config))
     network = run.load_model().eval()
     with torch.inference_mode():
         inputs = whole.inputs.batch(np.arange(len(whole)), generator=None)
         probabilities = network(inputs).softmax(1).double().numpy()
     truth = whole.labels != whole.clean_labels
     contradicted = probabilities.argmax(1) != whole.labels
-    disbelief = by_run(found, run, mean_disbelief)
-    margin = by_run(found, run, lambda epochs: mean_negative_margin(epochs, clip=math.inf))
+    disbelief = score_rows(found, run, mean_disbelief)
+    margin = score_rows(found, run, lambda epochs: mean_negative_margin(epochs, clip=math.inf))
     return [
         row,
         measured(f"{title}: mean disbelief", wrong, disbelief, None, seconds),
@@ -164,7 +174,9 @@ def judged(title: str, run: Run, seconds: float) -> list[Row]:
     ]
 
 
-def by_run(found: Audit, run: Run, score: Callable[[Iterator[EpochDynamics]], Floats]) -> Floats:
+def score_rows(
+    found: Audit, run: Run, score: Callable[[Iterator[EpochDynamics]], Floats]
+) -> Floats:
     """A score of every row in the order of the audit."""
     folder: RunFolder = run.folder
     labels, held = folder.labels(), folder.held_labels()
@@ -177,9 +189,12 @@ def by_run(found: Audit, run: Run, score: Callable[[Iterator[EpochDynamics]], Fl
     return np.array([values[row_id] for row_id in found.row_ids.tolist()])
 
 
-def all_rows(run: Run) -> Split:
-    """The rows that were trained on and held out, as features."""
-    prepared = prepare(run.config)
+def all_rows(name: str, seed: int) -> Split:
+    """The rows that are trained on and held out, as features."""
+    return rows_of(prepare(settings(name, seed, "unused", 1)))
+
+
+def rows_of(prepared: Prepared) -> Split:
     assert prepared.validation is not None
     parts = (prepared.train, prepared.validation)
     assert isinstance(parts[0].inputs, Table)
@@ -210,19 +225,19 @@ def folded(whole: Split, number: int, fit: Model) -> Floats:
     return probabilities
 
 
-def cce_head(part: Split, share: int, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The head of the runs, trained by cross entropy so that 3 folds cost ``share`` runs."""
+def cce_head(part: Split, epochs: int, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The head of the runs, trained by cross entropy."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = {
+        content = {
             **HEAD,
             "seed": seed,
             "method": {"name": "cce"},
             "data": {"hold_out": 0},
-            "train": {"epochs": share * EPOCHS // 2, "batch_size": 128, "measure_train": False},
+            "train": {"epochs": epochs, "batch_size": 128, "measure_train": False},
             "out": f"{folder}/run",
         }
         rows = replace(part, clean_labels=None)
-        return train(settings, data=Data("fold", rows)).load_model().eval()
+        return train(content, data=Data("fold", rows)).load_model().eval()
 
 
 def logistic_regression(part: Split) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -290,7 +305,7 @@ def pay(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
     reviewer gives the ``REVIEWED`` most suspect rows their true labels.
     """
     with tempfile.TemporaryDirectory() as folder:
-        first = trained(name, seed, f"{folder}/first", **loss(arguments))
+        first = trained(name, seed, f"{folder}/first", arguments.epochs, **loss(arguments))
         found = audit(first.folder)
         assert found.clean is not None
         sure = np.argsort(-np.where(found.suggested == found.given, 0, found.suggested_probability))
@@ -312,7 +327,7 @@ def pay(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
                 table = zip(found.row_ids.tolist(), named, strict=True)
                 csv.writer(file).writerows([("row_id", "label"), *table])
             changes = {**loss(arguments), "data": {"labels": str(path)}, "noise": None}
-            run = trained(name, seed, f"{folder}/{len(rows)}", **changes)
+            run = trained(name, seed, f"{folder}/{len(rows)}", arguments.epochs, **changes)
             right = mean((corrected == found.clean)[chosen])
             rows.append(outcome(title, run, len(chosen), right))
         return rows
@@ -334,6 +349,16 @@ def size_seconds() -> float:
     began = time.perf_counter()
     audit(probabilities, given=given)
     return time.perf_counter() - began
+
+
+STEPS: dict[str, Callable[[str, int, argparse.Namespace], list[Row]]] = {
+    "imae": by_imae,
+    "cce": by_cce,
+    "folds": by_folds,
+    "regression": by_regression,
+    "thrice": partial(by_folds, cost=3),
+    "round": pay,
+}
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ PUBLIC = (
     "imae.methods",
     "imae.train",
     "imae.report",
+    "imae.audit",
     "imae.recipes",
 )
 

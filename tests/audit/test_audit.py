@@ -185,3 +185,18 @@ def test_a_row_far_from_all_classes_fits_none():
     found = audit(posterior, given=given)
     assert found.fits_no_class[-8:].all()
     assert not found.fits_no_class[:-8].any()
+
+
+def test_equal_rows_of_a_run_with_different_labels_are_a_group(tmp_path):
+    features, given, _, _ = blobs(0.0, num_rows=80)
+    features[7], given[7] = features[3], (given[3] + 1) % 4
+    features[20], given[20] = features[30], given[30]  # one label: no group
+    np.savez(tmp_path / "rows.npz", features=features, labels=given)
+    config = {"data": {"name": str(tmp_path / "rows.npz")}, "train": {"epochs": 2}}
+    run = train(build_config({**config, "out": str(tmp_path / "run")}))
+    found = audit(run.path)
+    groups = dict(zip(found.row_ids.tolist(), found.group.tolist(), strict=True))
+    assert groups["3"] == groups["7"] == 0
+    assert sum(group >= 0 for group in groups.values()) == 2
+    (tmp_path / "rows.npz").unlink()
+    assert (audit(run.path).group == -1).all()

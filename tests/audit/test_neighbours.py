@@ -6,8 +6,7 @@ import pytest
 from imae._draws import seeded
 from imae.audit.neighbours import (
     compressed,
-    exact_duplicates,
-    near_duplicates,
+    duplicates,
     nearest,
     neighbour_disbelief,
 )
@@ -60,7 +59,7 @@ def test_near_duplicates_with_one_label_are_no_group():
     neighbours = np.array([[1], [0], [3], [2], [0]], np.int32)
     similarity = np.array([[0.99], [0.99], [0.99], [0.99], [0.5]], np.float32)
     given = np.array([0, 1, 2, 2, 0])
-    assert near_duplicates(neighbours, similarity, given).tolist() == [0, 0, -1, -1, -1]
+    assert duplicates(given, near=(neighbours, similarity)).tolist() == [0, 0, -1, -1, -1]
 
 
 def test_a_chain_of_duplicates_is_one_group():
@@ -69,9 +68,17 @@ def test_a_chain_of_duplicates_is_one_group():
     similarity = np.ones((number, 1), np.float32)
     given = np.zeros(number, np.int64)
     given[17] = 1
-    assert (near_duplicates(neighbours, similarity, given) == 0).all()
+    assert (duplicates(given, near=(neighbours, similarity)) == 0).all()
 
 
 def test_exact_duplicates_are_found_by_content():
-    found = exact_duplicates([b"x", b"y", b"x", b"z", b"z"], np.array([0, 0, 1, 1, 1]))
+    hashes = np.array([5, 3, 5, 4, 4], np.uint64)
+    found = duplicates(np.array([0, 0, 1, 1, 1]), hashes=hashes)
     assert found.tolist() == [0, -1, 0, -1, -1]
+
+
+def test_an_exact_and_a_near_duplicate_join_into_one_group():
+    hashes = np.array([5, 5, 6], np.uint64)
+    near = np.array([[2], [2], [1]], np.int32), np.array([[0.1], [0.99], [0.99]], np.float32)
+    found = duplicates(np.array([0, 0, 1]), hashes=hashes, near=near)
+    assert found.tolist() == [0, 0, 0]

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +10,18 @@ from numpy.typing import NDArray
 
 from imae._checks import check_interval
 from imae.audit.calibrate import fit_noise_model, flag_count, monotone
-from imae.audit.classes import KEPT, TopClasses, joined, likely_classes, voted_classes
-from imae.audit.neighbours import compressed, near_duplicates, nearest, neighbour_disbelief
+from imae.audit.classes import (
+    KEPT,
+    TopClasses,
+    check_probabilities,
+    joined,
+    likely_classes,
+    voted_classes,
+)
+from imae.audit.neighbours import compressed, duplicates, nearest, neighbour_disbelief
 from imae.audit.result import Audit
 from imae.audit.scores import mean_disbelief
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import EpochDynamics, RunFolder, RunLabels
 
 _NEIGHBOURS = 25
@@ -37,6 +44,7 @@ class _Evidence:
     classes: TopClasses
     is_unseen: NDArray[np.bool_]
     clean: Ints | None = None
+    hashes: NDArray[np.uint64] | None = None
 
 
 def audit(
@@ -87,6 +95,7 @@ def audit(
             raise ArgumentError("given, row_ids and class_names are in the run; leave them out")
         run = source if isinstance(source, RunFolder) else RunFolder(Path(source))
         evidence = _of_run(run)
+        evidence = replace(evidence, hashes=_row_keys(run, evidence.row_ids))
         if features is None:
             features = _run_features(run, evidence.row_ids)
     return _judge(evidence, features, precision)
@@ -96,7 +105,7 @@ def _judge(
     evidence: _Evidence, features: NDArray[np.floating] | None, precision: float | None
 ) -> Audit:
     given, classes, suspicion = evidence.given, evidence.classes, evidence.disbelief
-    group = np.full(len(given), -1, np.int64)
+    group = duplicates(given, hashes=evidence.hashes)
     is_far = np.ones(len(given), bool)
     if features is not None:
         if len(features) != len(given):
@@ -105,7 +114,7 @@ def _judge(
         around = classes.mixed(near, weight=1.0)
         suspicion = (suspicion + 1 - around.share_of(given)) / 2
         classes = classes.mixed(near)
-        group = near_duplicates(near, similarity, given)
+        group = duplicates(given, hashes=evidence.hashes, near=(near, similarity))
         closeness = similarity.mean(1)
         is_far = closeness <= np.quantile(closeness, _FAR)
     fitted = np.flatnonzero(evidence.is_unseen)
@@ -213,26 +222,27 @@ def _clean(labels: RunLabels, rows: Ints) -> Ints | None:
 
 def _run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floating] | None:
     """The frozen features that a run was trained on, in the order of these rows, if it was."""
-    if not (run.config().get("data") or {}).get("features"):
+    network = (run.config().get("data") or {}).get("features")
+    if not network:
         return None
-    from imae.data import Table
-    from imae.train.rows import prepare
-    from imae.train.settings import build_config
+    from imae.audit.sources import compared_features
 
-    prepared = prepare(build_config(run.config()))
-    parts = [part for part in (prepared.train, prepared.validation) if part is not None]
-    place: dict[str, tuple[int, int]] = {}
-    for number, part in enumerate(parts):
-        for row, row_id in enumerate(part.row_ids.tolist()):
-            place.setdefault(row_id, (number, row))
-    missing = [row_id for row_id in row_ids.tolist() if row_id not in place]
-    if missing:
-        raise DataError(f"{run.path}: row {missing[0]!r} is no longer in the data of the run")
-    tables = [part.inputs for part in parts]
-    values = [table.values for table in tables if isinstance(table, Table)]
-    where = np.array([place[row_id] for row_id in row_ids.tolist()])
-    offsets = np.cumsum([0, *map(len, values)])
-    return np.asarray(np.concatenate(values)[offsets[where[:, 0]] + where[:, 1]])
+    return compared_features(run.config(), network, row_ids)
+
+
+def _row_keys(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.uint64] | None:
+    """A number for each row that equal rows share; None if the data is no longer there."""
+    from imae.audit.sources import labelled_rows
+
+    try:
+        rows = labelled_rows({**run.config()["data"], "labels": None})
+        keys = rows.inputs.row_keys()
+    except (ImaeError, KeyError, TypeError):  # moved, or rows from Python that have no name
+        return None
+    known = {} if keys is None else dict(zip(rows.row_ids.tolist(), keys, strict=True))
+    if not all(row_id in known for row_id in row_ids.tolist()):
+        return None
+    return np.array([known[row_id] for row_id in row_ids.tolist()], np.uint64)
 
 
 def _of_arrays(
@@ -280,24 +290,3 @@ def _certain(labels: NDArray[np.integer], num_classes: int) -> TopClasses:
     classes = (labels[:, None] + np.arange(k)) % num_classes
     shares = np.tile(np.eye(1, k, dtype=np.float32), (len(labels), 1))
     return TopClasses(classes.astype(np.int32), shares, num_classes)
-
-
-def check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> None:
-    """Raises unless these are probabilities of at least two classes for so many rows.
-
-    Raises:
-        DataError: If the shape is another, or a row is negative, NaN or does not sum to one.
-    """
-    shape = probabilities.shape
-    if probabilities.ndim != 2 or shape[1] < 2 or shape[0] != num_rows:
-        raise DataError(f"probabilities must be of shape ({num_rows}, C), got {shape}")
-    if probabilities.dtype.kind != "f":
-        raise DataError(f"probabilities must be decimal numbers, got {probabilities.dtype}")
-    sums = probabilities.sum(1)
-    is_bad = ~((np.abs(sums - 1) < 1e-2) & (probabilities.min(1) >= 0))
-    if is_bad.any():
-        row = int(is_bad.argmax())
-        raise DataError(
-            f"probabilities of row {row} (counted from 0) must be at least 0 and sum to 1, "
-            f"they sum to {float(sums[row]):.4g}"
-        )

@@ -117,6 +117,27 @@ def likely_classes(probabilities: NDArray[np.floating], *, k: int = KEPT) -> Top
     return _joined(parts, num_classes)
 
 
+def check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> None:
+    """Raises unless these are probabilities of at least two classes for so many rows.
+
+    Raises:
+        DataError: If the shape is another, or a row is negative, NaN or does not sum to one.
+    """
+    shape = probabilities.shape
+    if probabilities.ndim != 2 or shape[1] < 2 or shape[0] != num_rows:
+        raise DataError(f"probabilities must be of shape ({num_rows}, C), got {shape}")
+    if probabilities.dtype.kind != "f":
+        raise DataError(f"probabilities must be decimal numbers, got {probabilities.dtype}")
+    sums = probabilities.sum(1)
+    is_bad = ~((np.abs(sums - 1) < 1e-2) & (probabilities.min(1) >= 0))
+    if is_bad.any():
+        row = int(is_bad.argmax())
+        raise DataError(
+            f"probabilities of row {row} (counted from 0) must be at least 0 and sum to 1, "
+            f"they sum to {float(sums[row]):.4g}"
+        )
+
+
 def joined(first: TopClasses, second: TopClasses) -> TopClasses:
     """The rows of both, one after the other."""
     parts = [(each.classes, each.shares) for each in (first, second)]

@@ -1,6 +1,5 @@
 """What the features of a row say: its nearest neighbours, and rows that are nearly the same."""
 
-import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -118,41 +117,38 @@ def neighbour_disbelief(
     return np.asarray((weights * differs).sum(1) / weights.sum(1))
 
 
-def near_duplicates(
-    neighbours: NDArray[np.int32],
-    similarities: NDArray[np.float32],
+def duplicates(
     given: NDArray[np.int64],
     *,
+    hashes: NDArray[np.uint64] | None = None,
+    near: tuple[NDArray[np.int32], NDArray[np.float32]] | None = None,
     above: float = 0.98,
 ) -> NDArray[np.int64]:
-    """Groups of rows that are nearly the same and carry different labels.
+    """Groups of rows that are the same, or nearly the same, and carry different labels.
 
     Args:
-        neighbours: Shape (N, k), as from `nearest`.
-        similarities: Shape (N, k).
         given: Given labels, shape (N,).
+        hashes: Hash of the content of each row, shape (N,).
+        near: Neighbours and similarities, as from `nearest`.
         above: Similarity from which on two rows count as nearly the same.
 
     Returns:
         Number of each row's group, shape (N,); -1 for a row in none.
-    """
-    rows, columns = np.nonzero(similarities >= above)
-    return _groups(rows, neighbours[rows, columns], given)
-
-
-def exact_duplicates(contents: list[bytes], given: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Groups of rows of the same content that carry different labels; -1 for a row in none.
 
     Examples:
-        >>> exact_duplicates([b"a", b"b", b"a"], np.array([0, 0, 1])).tolist()
+        >>> duplicates(np.array([0, 0, 1]), hashes=np.array([7, 8, 7], np.uint64)).tolist()
         [0, -1, 0]
     """
-    first: dict[bytes, int] = {}
-    heads = [
-        first.setdefault(hashlib.sha256(content).digest(), row)
-        for row, content in enumerate(contents)
-    ]
-    return _groups(np.arange(len(contents)), np.array(heads, np.int64), given)
+    left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    if hashes is not None:
+        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+        left.append(np.arange(len(given)))
+        right.append(first[place])
+    if near is not None:
+        rows, columns = np.nonzero(near[1] >= above)
+        left.append(rows)
+        right.append(near[0][rows, columns].astype(np.int64))
+    return _groups(np.concatenate(left), np.concatenate(right), given)
 
 
 def _groups(
