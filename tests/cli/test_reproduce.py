@@ -32,7 +32,7 @@ def test_a_cell_is_run_resumed_and_its_table_rebuilt(tmp_path, capsys):
     assert "printed-seed123 ended after" in capsys.readouterr().out
     table = (tmp_path / "table.md").read_bytes()
     assert main(["reproduce", "stability", *out, *only, *ONE]) == 2
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "add --resume to continue" in capsys.readouterr().err
     assert main(["reproduce", "stability", *out, *only, *ONE, "--resume"]) == 0
     assert "1 of 1 runs are done already" in capsys.readouterr().out
     (tmp_path / "table.md").unlink()

@@ -35,7 +35,7 @@ def test_a_list_of_losses_is_taken_apart(text, losses):
 
 @pytest.mark.parametrize("text", ["", " , ", "cce,cce"])
 def test_no_loss_or_one_twice_is_refused(text):
-    with pytest.raises(ArgumentError, match=r"at least one loss|stands twice"):
+    with pytest.raises(ArgumentError, match=r"at least one loss|appears twice"):
         split_losses(text)
 
 

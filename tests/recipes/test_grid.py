@@ -127,6 +127,6 @@ def test_a_stopped_grid_says_how_to_go_on(recipe, tmp_path, monkeypatch):
 
     monkeypatch.setattr(job_module, "train", stopped)
     jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings={})
-    with pytest.raises(Stopped, match="the same command with --resume goes on") as error:
+    with pytest.raises(Stopped, match="resume with the same command and --resume") as error:
         run_jobs(jobs)
     assert error.value.code == 130

@@ -72,7 +72,7 @@ def test_missing_data_are_said_once_and_before_the_first_run(tmp_path):
 
 
 def test_a_folder_with_runs_needs_resume_and_goes_on(done):
-    with pytest.raises(ArgumentError, match="go on with --resume"):
+    with pytest.raises(ArgumentError, match="add --resume to continue"):
         reproduce("stability", budget="tiny", out=done, settings=SETTINGS)
     said = []
     made = reproduce(

@@ -43,7 +43,7 @@ def test_a_signal_saves_the_runs_and_they_can_go_on(recipe, tmp_path):
 
     thread = threading.Thread(target=stop_when_it_trains)
     thread.start()
-    with pytest.raises(Stopped, match="--resume goes on") as stopped:
+    with pytest.raises(Stopped, match="resume with the same command") as stopped:
         list(run_at_once([job], 2))
     thread.join()
     assert stopped.value.code == 143

@@ -68,7 +68,7 @@ def gather_settings(
     Args:
         config: File of settings, if there is one.
         settings: Texts such as ``optimizer.lr=0.1``.
-        flags: Options by the setting that they stand for; None for those not given.
+        flags: Options by the setting that they set; None for those not given.
 
     Raises:
         ArgumentError: If the file cannot be read, or a text has another form.

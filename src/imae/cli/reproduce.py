@@ -139,12 +139,12 @@ def _show_runs(jobs: "Sequence[Job]") -> None:
 
 def _in_words(config: "Config") -> str:
     data, train, method = config.data, config.train, config.method
-    told = ", ".join(f"{key}={value}" for key, value in method.arguments.items())
+    arguments = ", ".join(f"{key}={value}" for key, value in method.arguments.items())
     words = [
         data.name if data.rows is None else f"{data.rows} rows of {data.name}",
         config.noise or "no noise",
         str(config.model.name),
-        f"{method.name} ({told})" if told else method.name,
+        f"{method.name} ({arguments})" if arguments else method.name,
         f"{train.epochs} epochs" if train.steps is None else f"{train.steps} steps",
         f"batches of {train.batch_size}",
         f"{config.optimizer.name} at {config.optimizer.lr:g}",

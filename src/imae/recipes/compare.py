@@ -21,7 +21,7 @@ def split_losses(text: str) -> list[str]:
     A part that begins with ``KEY=`` belongs to the loss before it.
 
     Raises:
-        ArgumentError: If there is none, or one stands twice.
+        ArgumentError: If there is none, or one is a duplicate.
 
     Examples:
         >>> split_losses("cce,sl:alpha=6,beta=0.1")
@@ -39,7 +39,7 @@ def split_losses(text: str) -> list[str]:
         raise ArgumentError("name at least one loss, such as cce,imae_stable")
     for loss in losses:
         if losses.count(loss) > 1:
-            raise ArgumentError(f"the loss {loss} stands twice")
+            raise ArgumentError(f"the loss {loss} appears twice")
     return losses
 
 
@@ -60,11 +60,11 @@ def compare(
     """Trains every loss under every seed with the same settings, and gives the runs.
 
     Each run has a folder of its own below ``out``. What has finished is kept and what was
-    interrupted goes on, so the same call after a crash only does what is missing.
+    interrupted resumes, so the same call after a crash only does what is missing.
 
     Args:
         settings: Nested settings of a run, without its loss, seed and folder being fixed; the
-            seed is that of the first round, and the noise is drawn anew under every seed.
+            seed is that of the first round, and the noise is drawn again under every seed.
         losses: Names with parameters, such as ``imae:T=16``.
         seeds: Number of rounds, at least 1.
         out: Folder of the comparison.
@@ -76,7 +76,7 @@ def compare(
 
     Raises:
         ArgumentError: If a setting cannot be used, or ``out`` holds a comparison under others.
-        Stopped: If Ctrl-C or SIGTERM ended it; the same call goes on.
+        Stopped: If Ctrl-C or SIGTERM ended it; the same call resumes.
         ImaeError: If runs failed; the others have been done.
     """
     check_integer("seeds", seeds, low=1)
@@ -91,8 +91,8 @@ def compare(
             show=show,
             say=partial(print, flush=True) if show else lambda _: None,
         )
-    except Stopped as stopped:  # here nothing has to be said to go on
-        raise Stopped("stopped; the same command goes on", stopped.code) from None
+    except Stopped as stopped:  # the same command, without --resume
+        raise Stopped("stopped; the same command resumes", stopped.code) from None
     return [Run(str(config.out), model=config.model.name) for config in configs]
 
 

@@ -46,9 +46,7 @@ def check_claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
             raise ArgumentError(f"{folder}: is a file, and --out names a folder")
     if path.exists() and path.read_bytes() != _text(content):
         if not _is_json(path.read_bytes()):
-            raise ArgumentError(
-                f"{path}: is damaged; delete it, and the same command again goes on"
-            )
+            raise ArgumentError(f"{path}: is damaged; delete it and repeat the command to resume")
         raise ArgumentError(f"{path.parent}: holds {holds}; choose another --out")
 
 
@@ -165,18 +163,18 @@ def run_jobs(
     show: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Does the runs; those that have finished are left alone, interrupted ones go on.
+    """Does the runs; those that have finished are kept, interrupted ones are resumed.
 
     Args:
         jobs: The runs.
         workers: Processes at once on this machine.
         ray_address: Address of a Ray cluster to run on instead, ``local`` for one of its own;
             all its machines must see the same folders.
-        show: Whether a run that is alone shows its progress.
-        say: Told of every run that ends.
+        show: Whether runs one after another show their progress.
+        say: Called with a line for every run that ends.
 
     Raises:
-        Stopped: If Ctrl-C or SIGTERM ended it; the same call goes on.
+        Stopped: If Ctrl-C or SIGTERM ended it; the same call resumes.
         ImaeError: If runs failed; the others have been done.
     """
     waiting = waiting_jobs(jobs)
@@ -209,7 +207,9 @@ def _one_by_one(
         try:
             problem = attempt(job.config, show=show)
         except Stopped as stopped:
-            raise Stopped("stopped; the same command with --resume goes on", stopped.code) from None
+            raise Stopped(
+                "stopped; resume with the same command and --resume", stopped.code
+            ) from None
         yield job, problem
 
 

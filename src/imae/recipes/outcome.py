@@ -88,7 +88,7 @@ class Outcome:
 
 
 def run_folder(folder: Path, cell: Cell, variant: Variant, seed: int) -> Path:
-    """Where the run of a cell under a variant and a seed lies."""
+    """Folder of the run of a cell under a variant and a seed."""
     middle = f"-{variant.label}" if variant.label else ""
     return folder / "runs" / f"{cell.name}{middle}-seed{seed}"
 

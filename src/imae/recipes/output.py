@@ -187,13 +187,13 @@ def _budget_line(budget: str, changed: Settings) -> str:
 
 
 def _but(changed: Settings) -> str:
-    """What was set otherwise, apart from the machine and where the data lie."""
-    told = [
+    """What was set otherwise, apart from the machine and the place of the data."""
+    changes = [
         f"`{name}={value}`"
         for name, value in flatten(changed).items()
         if not is_machine_setting(name)
     ]
-    return f"; but {', '.join(told)}" if told else ""
+    return f"; but {', '.join(changes)}" if changes else ""
 
 
 def _shown(summary: Summary | None) -> str:
@@ -224,7 +224,7 @@ _NAMES_A_LINE = ("Loss", "Method")
 
 
 def save_figures(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
-    """Writes a figure of every measure for the cells that differ in their method alone.
+    """Writes a figure of every measure for the cells that differ only in their method.
 
     Args:
         outcomes: What the cells came to, read from the records of their runs.

@@ -54,7 +54,7 @@ class Recipe:
         cells: The cells of a budget.
         measures: What the table shows of each: names of columns of ``imae.records.measures``.
         notes: What a reader of the table must know.
-        budget_notes: What holds for one budget alone, by its name.
+        budget_notes: What holds for only one budget, by its name.
         must_set: Settings without which the paper's budget is not the paper's.
         finish: Makes further files in the folder from the outcomes; gives their paths.
     """

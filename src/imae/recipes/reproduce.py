@@ -77,19 +77,19 @@ def reproduce(
         out: Folder for the runs, the tables and the figures.
         only: Patterns of cells to train; all for none.
         seeds: Runs of each cell; 3 for the budget ``features`` and 1 for the others by default.
-        is_resumed: Whether the folder may hold runs already; they are gone on with.
+        is_resumed: Whether the folder may hold runs already; they are resumed.
         workers: Runs at once.
         ray_address: A Ray cluster to run on.
         settings: Laid over the settings of every cell, such as the folder of the data.
         show: Whether to show the progress of a run.
-        say: Told of every run that begins or ends.
+        say: Called with a line for every run that begins or ends.
 
     Returns:
         The outcome of every cell, and the files written.
 
     Raises:
         ArgumentError: If an option cannot be used, or the folder holds other runs.
-        Stopped: If Ctrl-C or SIGTERM ended it; with ``is_resumed`` the same call goes on.
+        Stopped: If Ctrl-C or SIGTERM ended it; with ``is_resumed`` the same call resumes.
         ImaeError: If runs failed; the tables hold the others.
 
     Examples:
@@ -106,18 +106,18 @@ def reproduce(
     )
     if jobs and not is_resumed and any(out.glob("runs/*/config.json")):
         raise ArgumentError(
-            f"{out}: holds runs already; go on with --resume, or choose another --out"
+            f"{out}: holds runs already; add --resume to continue, or choose another --out"
         )
     import_extra("matplotlib", extra="plot")  # before the first run, not after the last
     claim(out / _CLAIM, _content(recipe, budget, changed), holds=_OTHERS)
     if ray_address is None:  # the machines of a cluster may hold what this one does not
-        _refuse_missing_data(waiting_jobs(jobs))
+        _check_data(waiting_jobs(jobs))
         if workers > 1:
             _extract_features(waiting_jobs(jobs), say)
     try:
         run_jobs(jobs, workers=workers, ray_address=ray_address, show=show, say=say)
     except BaseException:
-        with contextlib.suppress(Exception):  # what ended the runs is what must be told
+        with contextlib.suppress(Exception):  # the error to report is what ended the runs
             rebuild(out)
         raise
     return rebuild(out)
@@ -147,7 +147,7 @@ def plan_jobs(
     recipe = RECIPES.build(name)
     check_choice("budget", budget, tuple(BUDGETS))
     changed = settings or {}
-    _refuse_what_is_missing(recipe, budget, changed)
+    _check_required(recipe, budget, changed)
     cells = chosen_cells(recipe.cells(budget), only)
     check_overrides(recipe.cells(budget), changed)
     seeds = SEEDS[budget] if seeds is None else seeds
@@ -158,7 +158,7 @@ def plan_jobs(
 
 
 def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproduction:
-    """Writes the tables and figures of a folder again, from its run folders alone.
+    """Rebuilds the tables and figures of a folder from its run folders only.
 
     Args:
         out: Folder of a recipe.
@@ -190,7 +190,7 @@ def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproductio
     return Reproduction(recipe, budget, changed, found, tuple(written))
 
 
-def _refuse_what_is_missing(recipe: Recipe, budget: str, changed: Settings) -> None:
+def _check_required(recipe: Recipe, budget: str, changed: Settings) -> None:
     given = flatten(changed)
     for key in recipe.must_set if budget == "paper" else ():
         if key not in given:
@@ -201,10 +201,10 @@ def _refuse_what_is_missing(recipe: Recipe, budget: str, changed: Settings) -> N
 
 def _content(recipe: Recipe, budget: str, changed: Settings) -> dict[str, Any]:
     """What a folder is for."""
-    return {"recipe": recipe.name, "budget": budget, "settings": _of_the_numbers(changed)}
+    return {"recipe": recipe.name, "budget": budget, "settings": _without_machine(changed)}
 
 
-def _refuse_missing_data(jobs: Sequence[Job]) -> None:
+def _check_data(jobs: Sequence[Job]) -> None:
     """Raises what the first of many runs would, if a data set is not there."""
     for name, root in dict.fromkeys((job.config.data.name, job.config.data.root) for job in jobs):
         for item in SETS:
@@ -224,12 +224,12 @@ def _extract_features(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
         load_rows(job.config)
 
 
-def _of_the_numbers(changed: Settings, prefix: str = "") -> dict[str, Any]:
-    """The settings that the numbers hang on; where and how fast runs are done may change."""
+def _without_machine(changed: Settings, prefix: str = "") -> dict[str, Any]:
+    """The settings that the numbers depend on; where and how fast runs are done may change."""
     kept: dict[str, Any] = {}
     for key, value in changed.items():
         if isinstance(value, Mapping):
-            inner = _of_the_numbers(value, f"{prefix}{key}.")
+            inner = _without_machine(value, f"{prefix}{key}.")
             kept.update({key: inner} if inner else {})
         elif not is_machine_setting(f"{prefix}{key}"):
             kept[key] = value

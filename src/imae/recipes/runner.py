@@ -37,7 +37,7 @@ class Job:
 
 
 def train_or_resume(config: Config, *, show: bool = False) -> Run:
-    """The finished run of a configuration: trained, gone on with, or found as it is."""
+    """The finished run of a configuration: trained, resumed, or found finished."""
     assert config.out is not None
     if RunFolder(config.out).exists():
         return resume(config.out, show=show, model=config.model.name)
@@ -56,7 +56,7 @@ def attempt(config: Config, *, show: bool = False) -> str | None:
         raise
     except ImaeError as error:
         return str(error)
-    except Exception as error:  # such as no more memory: the other runs of a grid go on
+    except Exception as error:  # such as no more memory: the other runs of a grid continue
         traceback.print_exc()
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return None
@@ -79,7 +79,7 @@ def run_at_once(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | 
         Each job as it ends, with what went wrong or None.
 
     Raises:
-        Stopped: If Ctrl-C or SIGTERM came; the runs have saved and can go on.
+        Stopped: If Ctrl-C or SIGTERM came; the runs have saved and can be resumed.
     """
     waiting, running = list(jobs), list[_Worker]()
     with stop_requests() as request, contextlib.ExitStack() as at_end:
@@ -89,7 +89,7 @@ def run_at_once(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | 
                 running.append(_Worker(waiting.pop(0)))
             ready = wait([worker.receiver for worker in running], _SECONDS_BETWEEN_LOOKS)
             if request.signal:
-                raise Stopped("stopped; the same command with --resume goes on", request.code)
+                raise Stopped("stopped; resume with the same command and --resume", request.code)
             for worker in [each for each in running if each.receiver in ready]:
                 running.remove(worker)
                 yield worker.job, worker.problem()
@@ -146,7 +146,7 @@ _SECONDS_TO_ANSWER = 10
 
 
 def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | None]]:
-    """Does the jobs on a cluster; a run whose worker dies goes on, on another, where it was.
+    """Does the jobs on a cluster; a run whose worker dies resumes on another.
 
     All machines of the cluster must see the run folders and the data under the same names.
 
@@ -218,7 +218,7 @@ def _do_in(folder: str, content: Mapping[str, Any]) -> str | None:
 
 
 def needs(job: Job, *, has_gpus: bool) -> dict[str, Any]:
-    """What a run asks of the cluster, which then shows it these devices alone."""
+    """What a run asks of the cluster, which then shows it only these devices."""
     machine = job.config.machine
     asked: dict[str, Any] = {"num_cpus": machine.threads or 1}
     if machine.accelerator in ("gpu", "cuda") or (machine.accelerator == "auto" and has_gpus):
@@ -228,7 +228,7 @@ def needs(job: Job, *, has_gpus: bool) -> dict[str, Any]:
 
 def _ends(ray: Any, jobs: Sequence[Job]) -> Iterator[tuple[Job, str | None]]:
     # A worker that dies is a system failure to Ray, which starts its task again: the run then
-    # goes on from its last checkpoint.
+    # resumes from its last checkpoint.
     has_gpus = ray.cluster_resources().get("GPU", 0) > 0
     task = ray.remote(max_retries=_RETRIES)(_do_in)
     running = {}

@@ -146,7 +146,7 @@ def _gather_rows(margin: NDArray[np.floating], weight: NDArray[np.floating]) -> 
 
 KINDS = ("clean", "wrong", "all")
 
-# Most rows lie in the outermost bins; square roots keep the few between them visible.
+# Most rows are in the outermost bins; square roots keep the few between them visible.
 X_AXIS = Axis(0, 1, LEFT, RIGHT, (0, 0.25, 0.5, 0.75, 1))
 Y_AXIS = Axis(0, 100, BOTTOM, TOP, (0, 1, 10, 25, 50, 100), is_square_root=True)
 

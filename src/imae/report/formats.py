@@ -81,7 +81,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~<>&$-])")
 def as_text(shown: Table, *, width: int) -> str:
     """The table for a terminal of this many columns.
 
-    What is the same in every row stands above the table, not in it. The columns stand closer
+    What is the same in every row is above the table, not in it. The columns are closer
     together where there is little room; a number is never cut.
     """
     text = import_extra("rich.text", extra="report").Text

@@ -41,7 +41,7 @@ class RunRecord:
         noise: Kind and rate of the noise that was added, or the file of the given labels;
             ``"none"`` for neither.
         model: Name of the network.
-        loss: Name of the method alone, such as ``"imae"``.
+        loss: Name of the method only, such as ``"imae"``.
         method: Name of the method with its arguments, such as ``"imae:T=8"``.
         seed: Seed of the run, as text.
         config: The whole configuration, a tree of plain values.
@@ -134,7 +134,7 @@ def read_run(folder: str | os.PathLike[str]) -> RunRecord:
         folder: Run folder with at least a ``config.json``.
 
     Raises:
-        DataError: If it is no run folder or one of its files is damaged; the message names the
+        DataError: If it is not a run folder or one of its files is damaged; the message names the
             file.
     """
     run = RunFolder(folder)

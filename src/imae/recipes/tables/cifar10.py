@@ -96,7 +96,7 @@ CIFAR10_RECIPE = Recipe(
     notes=(
         "The 40% rows of ResNet-56 are the table of the paper's introduction; the figures are its "
         "training dynamics. The paper's table has only CCE, MAE and IMAE. Of the other "
-        "methods Co-teaching, Trimmed and Forward with a known rate are told how many labels are "
+        "methods Co-teaching, Trimmed and Forward with a known rate are given how many labels are "
         "wrong, and L2RW sees ten true labels of each class."
     ),
 )
@@ -148,7 +148,7 @@ OPTIMISERS = Recipe(
     notes=(
         "The paper fixes the rest as in its CIFAR-10 experiments, so weight decay is 0.0001 and "
         "the rate is divided by 10 at 32k and 48k. It does not say whether its numbers are best or "
-        "final: they stand beside the final ones."
+        "final: they are shown beside the final ones."
     ),
 )
 

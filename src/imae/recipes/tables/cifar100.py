@@ -45,7 +45,7 @@ CIFAR100_SYMMETRIC = Recipe(
         "`from SL` and `from D2L` are numbers that the paper takes over from those publications, "
         "trained there under other settings. The paper does not say whether its own numbers are "
         "best or final. By the logs published with the authors' code all but one (CCE without "
-        "noise) are the best of 30 evaluations on the test rows, and so they stand here. Nor does "
+        "noise) are the best of 30 evaluations on the test rows, and are shown as such. Nor does "
         "it print T, which on CIFAR-10 it does not tune from case to case: here it is that of "
         "those logs, 6, 8, 8 and 2 from clean labels to 60%. "
         "Steps, schedule and batches are those of the publication that the paper says it follows; "
@@ -94,7 +94,7 @@ CIFAR100_ASYMMETRIC = Recipe(
     cells=asymmetric_cells,
     notes=(
         "`from SL` is a number that the paper takes over from that publication. The paper does not "
-        "say whether its numbers are best or final: they stand beside the final ones, though those "
-        "of the symmetric table are best ones. Nor does it print T: it is 8."
+        "say whether its numbers are best or final: they are shown beside the final ones, though "
+        "those of the symmetric table are best ones. Nor does it print T: it is 8."
     ),
 )

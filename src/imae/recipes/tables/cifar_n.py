@@ -51,7 +51,7 @@ CIFAR_N = Recipe(
     measures=("best", "final", "noisy", "clean", "corrected", "hybrid"),
     notes=(
         "Not in the paper: real human mistakes instead of drawn ones. Co-teaching, Trimmed and "
-        "Forward with a known rate are told how many labels are wrong, and L2RW sees ten true "
+        "Forward with a known rate are given how many labels are wrong, and L2RW sees ten true "
         "labels of each class."
     ),
 )

@@ -71,7 +71,7 @@ CLOTHING1M = Recipe(
         "Masking has no structure set here, where its authors drew one up by hand: `--only masking "
         "--set method.arguments.structure=FILE`, in a folder of its own. `from X` is a number that "
         "the paper takes over from X. The paper does not say whether its own numbers are best or "
-        "final: they stand beside the final ones. Nor does it print T for this set: it is 8."
+        "final: they are shown beside the final ones. Nor does it print T for this set: it is 8."
     ),
     budget_notes={
         "short": (

@@ -189,7 +189,7 @@ STABILITY = Recipe(
     cells=stability_cells,
     measures=("best", "final", "noisy", "clean", "corrected", "hybrid"),
     notes=(
-        "Not in the paper; what it prints for IMAE stands in the recipe cifar10. The length of the "
+        "Not in the paper; what it prints for IMAE is in the recipe cifar10. The length of the "
         "schedule is tried with `--budget paper --set train.steps=N --set schedule.at=M,M`."
     ),
 )
