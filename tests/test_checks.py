@@ -18,7 +18,7 @@ def test_an_interval_refuses_what_is_outside(value):
 
 
 @pytest.mark.parametrize("value", ["0.5", None, True, [0.5]])
-def test_an_interval_refuses_what_is_no_number(value):
+def test_an_interval_refuses_what_is_not_a_number(value):
     with pytest.raises(ValueError, match="q must be a number, got"):
         check_interval("q", value, low=0, high=1)
 

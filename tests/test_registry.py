@@ -35,6 +35,6 @@ def test_an_unknown_argument_is_refused():
         NUMBERS.build("one", a=1)
 
 
-def test_a_name_stands_once():
+def test_names_are_unique():
     with pytest.raises(ValueError, match="duplicate number: one"):
         Catalog("number", (Entry("one", int, ""), Entry("one", int, "")))

@@ -9,7 +9,7 @@ from imae.records.files import check_lengths, parse_object, read_arrays
     "text",
     [b"", b"{", b"[1]", b'{"x": NaN}', b"\xff\xfe", b"[" * 100_000, b"\x00" * 20, b"3"],
 )
-def test_what_is_no_object_is_one_line(text):
+def test_what_is_not_an_object_is_one_line(text):
     with pytest.raises(DataError, match=r"^a\.json: ") as caught:
         parse_object(text, "a.json")
     assert "\n" not in str(caught.value)

@@ -36,7 +36,7 @@ def test_dynamics_keep_their_types(folder):
     assert folder.epochs() == [12]
 
 
-def test_epochs_are_listed_in_order_without_strays(folder):
+def test_epochs_are_listed_in_order_without_other_files(folder):
     (folder.path / "dynamics").mkdir()
     for name in ("epoch-00010.npz", "epoch-00002.npz", "epoch-123456.npz", "epoch-last.npz"):
         (folder.path / "dynamics" / name).touch()

@@ -7,7 +7,7 @@ from imae.errors import ImaeError
 from imae.records.files import explained_writing, plain
 
 
-def test_a_failure_to_write_says_how_to_go_on(tmp_path):
+def test_a_failure_to_write_says_how_to_continue(tmp_path):
     with (
         pytest.raises(ImaeError, match=r"x: cannot be written \(No space left .* --resume .*run"),
         explained_writing(tmp_path / "x", tmp_path / "run"),

@@ -21,7 +21,7 @@ def test_the_plain_display_shows_nothing(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_quiet_one_shows_lines_alone(capsys):
+def test_the_quiet_display_shows_only_lines(capsys):
     show(QuietDisplay())
     assert capsys.readouterr() == ("", "imae: [red] must not be missed\n")
 

@@ -10,7 +10,7 @@ TARGET = torch.tensor([0, 0])
 
 def seen(rows, num_rows=5):
     dynamics = Dynamics(num_rows)
-    dynamics.see(torch.tensor(rows), LOGITS, margin(LOGITS, TARGET), torch.tensor([0.25, 0.75]))
+    dynamics.update(torch.tensor(rows), LOGITS, margin(LOGITS, TARGET), torch.tensor([0.25, 0.75]))
     return dynamics
 
 

@@ -97,7 +97,7 @@ def test_the_statistics_of_the_network_that_is_measured_are_those_of_the_first_p
     class Second(Ranks):
         """A process whose own statistics differ from those of the first."""
 
-        def take_over_buffers(self, network):
+        def broadcast_buffers(self, network):
             if network is state.network:
                 network.load_state_dict({**network.state_dict(), **first})
 

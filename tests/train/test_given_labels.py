@@ -113,7 +113,7 @@ def test_a_file_that_does_not_fit_is_one_line(write, text, message):
     assert "\n" not in str(caught.value)
 
 
-def test_rows_that_were_left_out_of_the_data_may_stand_in_the_file(write):
+def test_rows_that_were_left_out_of_the_data_may_be_in_the_file(write):
     path = write(ALL + "broken.jpg,dog\n")
     assert relabel_from_file(make_split(), path, skipped=["broken.jpg"]).labels.sum() == 0
 

@@ -55,7 +55,7 @@ def _hashable(value):
 
 
 def kill_at(seconds, config):
-    """Trains or goes on in a process of its own, and kills it at a moment."""
+    """Trains or resumes in a separate process, and kills it at a given moment."""
     folder = RunFolder(config.out)
     target, argument = (resume, config.out) if folder.exists() else (train, config)
     process = CONTEXT.Process(target=target, args=(argument,))
@@ -125,7 +125,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_others(configure, tmp_pat
     assert trace(one.path) != trace(three.path)
 
 
-def test_global_generators_and_threads_are_left_alone(configure):
+def test_global_generators_and_threads_are_unchanged(configure):
     state = torch.get_rng_state()
     torch.set_num_threads(2)
     train(configure(train={"epochs": None, "steps": 2}))
@@ -133,7 +133,7 @@ def test_global_generators_and_threads_are_left_alone(configure):
     assert torch.get_num_threads() == 2
 
 
-def test_deterministic_mode_is_no_obstacle(configure):
+def test_deterministic_mode_works(configure):
     torch.use_deterministic_algorithms(True)
     try:
         train(configure(train={"epochs": None, "steps": 2, "average": 0.9, "clip": 1.0}))
@@ -245,7 +245,7 @@ def test_every_checkpoint_that_is_kept_leads_to_the_same_end(configure, tmp_path
     assert steps == [8, 12, 15]
 
 
-def test_a_run_of_an_earlier_format_goes_on(arrays, tmp_path, monkeypatch):
+def test_a_run_of_an_earlier_format_is_resumed(arrays, tmp_path, monkeypatch):
     """Each fixture is a run that was stopped half way, in the format that it is named after."""
     assert arrays.parent == tmp_path
     monkeypatch.chdir(tmp_path)
@@ -383,7 +383,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(configure, tmp_path, 
     )
 
 
-def test_a_finished_run_is_left_alone_and_not_overwritten(configure):
+def test_a_finished_run_is_unchanged_and_not_overwritten(configure):
     run = train(configure(train={"epochs": 1}))
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     assert resume(run.path).result == run.result
@@ -541,7 +541,7 @@ def run_ranks(config, outs):
 @pytest.mark.parametrize(
     ("before", "after"), [((2, "fsdp"), (1, "ddp")), ((1, "ddp"), (2, "fsdp"))]
 )
-def test_a_run_goes_on_with_other_processes_and_another_strategy(
+def test_a_run_is_resumed_with_other_processes_and_another_strategy(
     configure, tmp_path, before, after
 ):
     def machine(devices, strategy):

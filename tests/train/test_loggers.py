@@ -60,7 +60,7 @@ def test_wandb_and_mlflow_get_every_number(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
     numbers = {"seconds": 1.5}
     logged = [("wandb", numbers, 3), "finish", ("mlflow", numbers, 3), "end"]
-    # First the services name the run; a resume goes on with what they called it.
+    # First the services name the run; a resume continues under that name.
     for begun in ([("run", None), ("run", None)], [("run", "abc"), (None, "def")]):
         for logger in build_loggers(("wandb", "mlflow"), run, 0):
             logger.log(ROW)
@@ -70,7 +70,7 @@ def test_wandb_and_mlflow_get_every_number(run, monkeypatch):
 
 
 @pytest.mark.slow
-def test_mlflow_itself_goes_on_with_the_same_run(run, tmp_path, monkeypatch):
+def test_mlflow_itself_continues_the_same_run(run, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason="needs imae[services]")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
@@ -87,7 +87,7 @@ def test_mlflow_itself_goes_on_with_the_same_run(run, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # its own
-def test_wandb_itself_goes_on_with_the_same_run(run, tmp_path, monkeypatch):
+def test_wandb_itself_continues_the_same_run(run, tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason="needs imae[services]")
     monkeypatch.chdir(tmp_path)  # where it writes what it would send
     monkeypatch.setenv("WANDB_MODE", "offline")

@@ -89,7 +89,7 @@ def test_gradients_are_clipped(configure):
     assert float(length) == pytest.approx(0.01, rel=1e-3)
 
 
-def test_a_few_rows_can_be_learned_by_heart(configure):
+def test_a_few_rows_can_be_memorised(configure):
     run = train(
         configure(
             method={"name": "cce"},
@@ -128,7 +128,7 @@ def test_dropout_of_a_network_of_ones_own_is_reproducible(configure, tmp_path, m
 
 
 class _TwoStages(LossMethod):
-    """Cross entropy that is trained anew at the second epoch."""
+    """Cross entropy that starts again at the second epoch."""
 
     def restart(self):
         return Restart(1, is_rate_constant=self.is_rate_constant)

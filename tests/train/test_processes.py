@@ -30,7 +30,7 @@ def test_what_a_process_says_is_what_is_said(configure):
         train(config)
 
 
-def test_a_process_that_ends_without_a_word_is_named(configure, tmp_path, monkeypatch):
+def test_a_process_that_ends_without_a_message_is_named(configure, tmp_path, monkeypatch):
     (tmp_path / "leaving.py").write_text("import os\ndef leave(*_, **__): os._exit(9)\n")
     monkeypatch.syspath_prepend(tmp_path)  # which other processes take over
     leave = importlib.import_module("leaving").leave
@@ -39,7 +39,7 @@ def test_a_process_that_ends_without_a_word_is_named(configure, tmp_path, monkey
         start_processes(leave, config, tmp_path)
 
 
-def test_a_folder_in_use_is_said_by_the_first_alone(configure, capfd):
+def test_a_folder_in_use_is_reported_by_the_first_only(configure, capfd):
     config = configure(machine={"devices": 2})
     with (
         RunFolder(config.out).lock(),
@@ -56,7 +56,7 @@ def test_a_folder_in_use_is_said_by_the_first_alone(configure, capfd):
         ("shape '[3]' is invalid for input of size 4", False),
     ],
 )
-def test_a_lost_process_is_told_from_a_mistake(message, is_lost):
+def test_a_lost_process_is_distinguished_from_a_mistake(message, is_lost):
     assert lost_a_process(RuntimeError(message)) == is_lost
     assert lost_a_process(torch.distributed.DistNetworkError("timed out"))
 

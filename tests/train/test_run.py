@@ -47,7 +47,7 @@ def test_weights_of_another_network_are_one_line(run):
     assert "\n" not in str(refused.value)
 
 
-def test_a_folder_alone_imports_no_code(run, tmp_path, monkeypatch):
+def test_a_folder_by_itself_imports_no_code(run, tmp_path, monkeypatch):
     (tmp_path / "own_code.py").write_text(
         "import pathlib\n"
         "from torch import nn\n"

@@ -65,7 +65,7 @@ def test_a_divided_network_computes_the_same_and_is_divided_between_passes(mesh,
         torch.testing.assert_close(parameter.grad.full_tensor(), gradient)
 
 
-def test_a_list_of_modules_is_no_part_of_its_own(mesh):
+def test_a_list_of_modules_is_not_a_separate_part(mesh):
     class Listed(nn.Module):
         def __init__(self):
             super().__init__()

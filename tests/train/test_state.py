@@ -85,7 +85,7 @@ STATEFUL = ["imae_stable", *(name for name in METHODS.names() if name not in CUR
 
 @pytest.mark.parametrize("halt_at", [13, 15], ids=["within an epoch", "at its end"])
 @pytest.mark.parametrize("name", [*dict.fromkeys([*STATEFUL, "truncated_gce"])])
-def test_every_method_goes_on_bit_for_bit(configure, name, halt_at):
+def test_every_method_resumes_bit_for_bit(configure, name, halt_at):
     sections = {
         "method": {"name": name},
         "model": {"name": "mlp", "arguments": {"hidden": 8}},

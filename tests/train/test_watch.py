@@ -13,7 +13,7 @@ INPUTS = torch.ones(2, 1, 2, 2)
 
 def watching(losses, largest=1.0):
     watch = Watch(torch.device("cpu"), remedies(0.1, {"window_high": None}))
-    watch.see(torch.tensor(losses), torch.tensor([[largest, 0.0], [0.0, -1.0]]))
+    watch.update(torch.tensor(losses), torch.tensor([[largest, 0.0], [0.0, -1.0]]))
     return watch
 
 

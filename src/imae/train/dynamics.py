@@ -27,7 +27,7 @@ class Dynamics:
         self._shown = torch.zeros(4, num_rows, device=device)
 
     @torch.no_grad()
-    def see(self, row: Tensor, logits: Tensor, margin: Tensor, weight: Tensor) -> None:
+    def update(self, row: Tensor, logits: Tensor, margin: Tensor, weight: Tensor) -> None:
         """Takes in a batch of the training pass.
 
         Args:
@@ -199,7 +199,7 @@ class Watch:
         self.has_warned = False
 
     @torch.no_grad()
-    def see(self, losses: Tensor, logits: Tensor) -> None:
+    def update(self, losses: Tensor, logits: Tensor) -> None:
         """Takes in the losses, shape (B,), and logits, shape (B, C), of a step."""
         self._largest = torch.maximum(self._largest, logits.detach().abs().amax().float())
         self._is_finite = self._is_finite & losses.detach().isfinite().all()

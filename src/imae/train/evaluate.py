@@ -29,7 +29,7 @@ def held_dynamics(state: State) -> EpochDynamics | None:
     """What the network predicts of `Prepared.unseen`; all ranks must call it."""
     if not state.prepared.unseen:
         return None
-    _take_over_buffers(state)
+    _broadcast_buffers(state)
 
     def shown(logits: Tensor, target: Tensor) -> Tensor:
         logits = logits.float()
@@ -55,7 +55,7 @@ def evaluate(state: State, held: EpochDynamics | None = None) -> Measures:
         Every measure of ``imae.records.measures`` by its key; None where it is unknown.
     """
     prepared = state.prepared
-    _take_over_buffers(state)
+    _broadcast_buffers(state)
 
     def predicted(split: Split | None) -> NDArray[np.int64] | None:
         if split is None:
@@ -75,9 +75,9 @@ def evaluate(state: State, held: EpochDynamics | None = None) -> Measures:
     )
 
 
-def _take_over_buffers(state: State) -> None:
-    state.ranks.take_over_buffers(state.learner.networks)
-    state.ranks.take_over_buffers(state.network)  # a moving average has its own buffers
+def _broadcast_buffers(state: State) -> None:
+    state.ranks.broadcast_buffers(state.learner.networks)
+    state.ranks.broadcast_buffers(state.network)  # a moving average has its own buffers
 
 
 def _predicted(state: State, split: Split, output: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -114,7 +114,7 @@ def predict_logits(
     network: Network, split: Split, *, ranks: Ranks, fabric: "Fabric", config: Config
 ) -> Tensor:
     """Logits of every row of a split, shape (N, C), on the CPU; all ranks must call it."""
-    ranks.take_over_buffers(network)
+    ranks.broadcast_buffers(network)
     return _over_rows(network, split, _as_they_are, ranks=ranks, fabric=fabric, config=config)
 
 
@@ -122,7 +122,7 @@ def predict_features(
     network: Network, split: Split, *, ranks: Ranks, fabric: "Fabric", config: Config
 ) -> Tensor:
     """Input of the last layer for every row of a split, shape (N, E); all ranks must call it."""
-    ranks.take_over_buffers(network)
+    ranks.broadcast_buffers(network)
     features = _Features(network)
     return _over_rows(features, split, _as_they_are, ranks=ranks, fabric=fabric, config=config)
 

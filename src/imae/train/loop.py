@@ -116,7 +116,7 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
     logits, margin = state.learner.logits, state.learner.margin
     assert logits is not None
     assert margin is not None
-    state.watch.see(losses, logits)
+    state.watch.update(losses, logits)
     if state.watch.is_reading_cheap:
         state.watch.check_finite(state.step, inputs, state.prepared.train.row_ids[batch.row])
     weight = torch.ones_like(losses) if given_weight is None else given_weight
@@ -129,7 +129,7 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
     state.fabric.backward(loss * share)
     assert logits.grad is not None
     own = logits.grad.float().abs().sum(1) / (share * _loss_scale(state))
-    state.dynamics.see(row, logits.detach(), margin, own)
+    state.dynamics.update(row, logits.detach(), margin, own)
     _update_weights(state)
     state.loss += torch.stack([loss.detach(), weight.sum()]).to(state.loss.dtype)
     state.step += 1

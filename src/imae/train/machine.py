@@ -248,7 +248,7 @@ def _strategy(machine: MachineConfig, strategies: Any) -> Any:
 
 
 def _without_buffer_sync() -> dict[str, bool]:
-    """Buffers of a method differ by rank on purpose; those of networks are taken over on need."""
+    """Buffers of a method differ by rank; those of networks are broadcast when needed."""
     takes = inspect.signature(DistributedDataParallel.__init__).parameters
     name = "forward_sync_buffers" if "forward_sync_buffers" in takes else "broadcast_buffers"
     return {name: False}

@@ -61,7 +61,7 @@ class Ranks:
             if parameter.grad is not None:
                 parameter.grad.copy_(self.total(parameter.grad) / self.number)
 
-    def take_over_buffers(self, network: nn.Module) -> None:
+    def broadcast_buffers(self, network: nn.Module) -> None:
         """Gives all ranks the buffers of the first: each has the statistics of its share."""
         if self.number > 1:
             for buffer in network.buffers():
@@ -166,7 +166,7 @@ class State:
     def capture(self) -> dict[str, Any]:
         """The whole state as tensors and plain values; all ranks must call it."""
         self.method.share()
-        self.ranks.take_over_buffers(self.learner.networks)
+        self.ranks.broadcast_buffers(self.learner.networks)
         scaler = self.scaler()
         content = {
             "step": self.step,
