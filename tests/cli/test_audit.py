@@ -255,14 +255,15 @@ def test_a_run_without_dynamics_is_one_line(audited, tmp_path, capsys):
 
 
 def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
-    certain = np.full((len(digits), 10), 0.01)
-    certain[np.arange(len(digits)), digits.labels] = 0.91
-    certain[:50] = np.roll(certain[:50], 1, axis=1)  # the first 50 contradict their labels
+    certain = np.full((len(digits), 10), 0.003)
+    certain[np.arange(len(digits)), digits.labels] = 0.973
+    for place in range(400):  # these contradict their labels
+        certain[place] = np.roll(certain[place], 1 + place % 9)
     np.save(tmp_path / "p.npy", certain)
     out = tmp_path / "out"
     arguments = ["audit", "digits", "--probabilities", str(tmp_path / "p.npy"), "--out", str(out)]
     assert main(arguments) == 0
-    assert set(Audit.load(RunFolder(out)).order()[:50].tolist()) == set(range(50))
+    assert set(Audit.load(RunFolder(out)).order()[:400].tolist()) == set(range(400))
     assert not (out / "config.json").exists()
     assert "data:image/png" in (out / "audit" / "review.html").read_text()
     assert (
