@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from imae.cli.app import COMMANDS
+from imae.recipes import RECIPES
 from imae.records.measures import COLUMNS
 
 ROOT = Path(__file__).parents[1]
@@ -98,3 +99,24 @@ def test_every_python_example_of_the_pages_is_run():
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
             assert block.startswith(">>> "), f"{page.name}: not a doctest: {block[:60]!r}"
+
+
+def test_the_evidence_of_every_claim_is_in_the_repository():
+    text = (ROOT / "docs" / "claims.md").read_text()
+    tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(tests) > 5
+    for path, name in tests:
+        assert f"def {name}(" in (ROOT / path).read_text(), name
+    folders = set(re.findall(r"`(results/[\w./-]+)`", text))
+    assert len(folders) > 3
+    assert [folder for folder in folders if not (ROOT / folder).exists()] == []
+    recipes = set(re.findall(r"`imae reproduce (\w+)", text))
+    assert recipes <= set(RECIPES.names())
+
+
+def test_every_claim_has_a_status():
+    text = (ROOT / "docs" / "claims.md").read_text()
+    rows = re.findall(r"^\| (?!claim|plan|---)(.+?) \| (.+?) \| .+ \|$", text, re.MULTILINE)
+    assert len(rows) > 30
+    for claim, status in rows:
+        assert re.search(r"confirmed|refuted|open|in part|a definition", status), claim

@@ -16,4 +16,5 @@ def test_nothing_is_trained_and_the_table_and_figures_are_written(tmp_path):
     assert text.count("| yes |") == 9
     assert "NO" not in text
     assert "which does not exist" in text
-    assert len(paths) == 9
+    assert len(paths) == 11
+    assert b"logits z" in (tmp_path / "pipeline.svg").read_bytes()

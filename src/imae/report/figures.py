@@ -74,10 +74,11 @@ def save_lines(
     for entry, label in zip(legend.get_texts(), lines, strict=True):
         entry.set_text(printable(label))
         entry.set_parse_math(False)
-    return _save(figure, Path(folder) / name)
+    return save_figure(figure, Path(folder) / name)
 
 
-def _save(figure: Any, stem: Path) -> list[Path]:
+def save_figure(figure: Any, stem: Path) -> list[Path]:
+    """Writes a figure of matplotlib as PNG and SVG, the same bytes every time."""
     matplotlib = import_extra("matplotlib", extra="plot")
     written = []
     for ending, facts in (("png", {"Software": None}), ("svg", {"Date": None})):

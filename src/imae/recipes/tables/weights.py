@@ -7,11 +7,12 @@ import torch
 
 from imae._checks import check_choice
 from imae.curves import CCE, IMAE, MAE, Curve, imae_weight_variance, weight_variance
+from imae.errors import import_extra
 from imae.recipes.outcome import Outcome, published
 from imae.recipes.protocols import BUDGETS
 from imae.recipes.recipe import Cell, Recipe
 from imae.records.files import whole_file
-from imae.report.figures import save_lines
+from imae.report.figures import save_figure, save_lines
 
 
 def draw_weights(out: Path, name: str, title: str, chosen: dict[str, Curve]) -> list[Path]:
@@ -49,6 +50,31 @@ def draw_values(out: Path, name: str, chosen: dict[str, Curve]) -> list[Path]:
     )
 
 
+_STAGES = ("rows x", "features f", "logits z", "softmax p", "loss L")
+_FORWARD = ("network θ", "last layer W", "softmax", "given label y")
+_BACKWARD = ("dL/df · df/dθ", "dL/dz · dz/df", "dL/dp · dp/dz", "dL/dp")
+
+
+def draw_pipeline(out: Path) -> list[Path]:
+    """Draws how a loss reaches the weights: only through the gradient of the logits."""
+    figure = import_extra("matplotlib.figure", extra="plot").Figure(figsize=(8, 2.2))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(-0.5, 4.5), ylim=(-1, 1))
+    axes.axis("off")
+    for place, text in enumerate(_STAGES):
+        colour = "#ffd8a8" if text.startswith("logits") else "#e7f0fa"
+        box = {"boxstyle": "round,pad=0.5", "facecolor": colour, "edgecolor": "#33506b"}
+        axes.text(place, 0, text, ha="center", va="center", bbox=box)
+    for place, (forward, backward) in enumerate(zip(_FORWARD, _BACKWARD, strict=True)):
+        for height, ends, text in ((0.45, (0, 1), forward), (-0.45, (1, 0), backward)):
+            start, end = ((place + each, height) for each in ends)
+            arrow = {"arrowstyle": "->", "color": "#33506b"}
+            axes.annotate("", xy=end, xytext=start, arrowprops=arrow)
+            axes.text(place + 0.5, 1.5 * height, text, ha="center", va="center", fontsize=8)
+    axes.text(2, -0.95, "weight of a row: ||dL/dz||₁", ha="center", va="bottom", fontsize=9)
+    return save_figure(figure, out / "pipeline")
+
+
 _T = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.0)
 _CURVES: dict[str, tuple[str, Curve]] = {
     "cce": ("CCE", CCE()),
@@ -81,7 +107,7 @@ def variances() -> dict[str, tuple[float, float, int]]:
 
 
 def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # noqa: ARG001
-    """Writes the variances beside the paper's, and the four figures."""
+    """Writes the variances beside the paper's, and the five figures."""
     lines = [
         "| Loss | Variance of the weight | Paper | Equal to the printed digits |",
         "|---|---:|---:|---|",
@@ -104,6 +130,7 @@ def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # noqa: AR
         *draw_weights(folder, "imae_weights", "Weight of an example under IMAE", by_t),
         *draw_values(folder, "values", three),
         *draw_values(folder, "imae_values", by_t),
+        *draw_pipeline(folder),
     ]
 
 
