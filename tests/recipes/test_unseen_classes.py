@@ -55,7 +55,7 @@ def test_seeds_are_averaged_and_the_papers_numbers_are_beside(done, tmp_path):
         content = {"mean_average_precision": share, "cmc": {"1": share}}
         (folder / "retrieval.json").write_text(json.dumps(content))
         runs.append(replace(found[0].runs[0], folder=folder))
-    outcome = replace(found[0], runs=tuple(runs), paper={"mAP": 62.5})
+    outcome = replace(found[0], runs=tuple(runs), paper={"paper's mAP": 62.5})
     write_retrieval(tmp_path, [outcome])
     heading, _, row = rows(tmp_path)
     assert heading[2:5] == ["mAP", "Paper", "Difference"]

@@ -3,12 +3,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
 
-from imae.data import ArrayImages, ImageFiles, Split, Table
+from imae.data import (
+    ArrayImages,
+    Data,
+    ImageFiles,
+    Split,
+    Table,
+    Unlabelled,
+    load_unlabelled,
+)
+from imae.data.preparation import describe_preparation, without_rows
 from imae.errors import ArgumentError
-from imae.models import Network
+from imae.models import PUBLISHED_INPUTS, Network
 from imae.train import preparation
-from imae.train.preparation import frozen_features, published_images
+from imae.train.config import ModelConfig
+from imae.train.preparation import (
+    frozen_features,
+    published_images,
+    published_pixels,
+    with_start_pixels,
+)
 
 
 def test_files_are_cut_to_the_size_that_the_network_was_published_for():
@@ -76,3 +93,52 @@ def test_other_networks_are_refused():
         frozen_features("mlp")
     with pytest.raises(ArgumentError, match="features must be one of resnet50"):
         published_images("mlp", Table(np.zeros((1, 3), np.float32)))
+
+
+PIXEL = np.array([10, 20, 30], np.uint8)  # red, green, blue
+
+
+@pytest.fixture
+def coloured(tmp_path):
+    """One image of one colour, in memory and in a file."""
+    Image.fromarray(np.tile(PIXEL, (32, 32, 1))).save(tmp_path / "a.png")
+    pixels = np.tile(PIXEL[:, None, None], (1, 1, 32, 32)).reshape(1, 3, 32, 32)
+    return {
+        "memory": ArrayImages(pixels, mean=(0.5,) * 3, std=(0.5,) * 3),
+        "file": ImageFiles(tmp_path, ("a.png",), resize=32, crop=32),
+    }
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_bn_inception_gets_blue_green_red_pixels_of_0_to_255(coloured, kind):
+    """As ``PublishedInput.normalise`` has it, also after the preparation was stored and read."""
+    for inputs in (
+        published_pixels("bn_inception", coloured[kind]),
+        load_unlabelled(
+            Unlabelled(coloured[kind], np.array(["a"])),
+            like=without_rows(
+                describe_preparation(published_pixels("bn_inception", coloured[kind]))
+            ),
+        ).inputs,
+    ):
+        row = inputs.batch(np.array([0]), generator=None)
+        expected = PUBLISHED_INPUTS["bn_inception"].normalise(
+            torch.from_numpy(np.tile(PIXEL[:, None, None], (1, 32, 32))[None])
+        )
+        torch.testing.assert_close(row, expected, atol=1e-3, rtol=1e-5)
+        assert row[0, :, 0, 0].tolist() == pytest.approx([30 - 104, 20 - 117, 10 - 128], abs=1e-3)
+    assert inputs.content_hash() != replace(inputs, blue_first=False).content_hash()
+
+
+@pytest.mark.parametrize(
+    ("model", "is_changed"),
+    [
+        ({"name": "bn_inception", "init": "weights.pth"}, True),
+        ({"name": "bn_inception"}, False),
+        ({"name": "resnet50", "init": "weights.pth"}, False),
+    ],
+)
+def test_only_start_weights_of_bn_inception_change_the_pixels(coloured, model, is_changed):
+    rows = Split(coloured["memory"], np.array([0]), np.array(["a"]), ("x",))
+    data, is_scaled = with_start_pixels(ModelConfig(**model), Data("a", rows), is_scaled=False)
+    assert data.train.inputs.blue_first is is_scaled is is_changed

@@ -43,6 +43,7 @@ class ImageFiles(Inputs):
         mean: Mean of every channel, on pixels scaled to [0, 1].
         std: Standard deviation of every channel, on the same scale.
         flip: Whether half of the images are mirrored in training.
+        blue_first: Whether channels are given out as blue, green, red; ``mean`` and ``std`` too.
 
     Raises:
         ArgumentError: If ``crop`` is below 1 or above ``resize``.
@@ -60,6 +61,7 @@ class ImageFiles(Inputs):
     mean: tuple[float, ...] = field(default=IMAGENET_MEAN, kw_only=True)
     std: tuple[float, ...] = field(default=IMAGENET_STD, kw_only=True)
     flip: bool = field(default=True, kw_only=True)
+    blue_first: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         check_integer("crop", self.crop, low=1)
@@ -93,7 +95,8 @@ class ImageFiles(Inputs):
 
     def finish(self, gathered: Tensor) -> Tensor:
         """The crops normalised, shape (B, 3, crop, crop)."""
-        return normalise(gathered.permute(0, 3, 1, 2), self.mean, self.std)
+        pixels = gathered.permute(0, 3, 1, 2)
+        return normalise(pixels.flip(1) if self.blue_first else pixels, self.mean, self.std)
 
     def take(self, rows: NDArray[np.int64]) -> "ImageFiles":
         """The images at these positions."""
@@ -103,7 +106,7 @@ class ImageFiles(Inputs):
         """Hash of the bytes of all files and of how they are prepared."""
         # The words tell these inputs from those of versions that decoded otherwise.
         prepared = ("upright on white", len(self), self.resize, self.crop, self.mean, self.std)
-        digest = hashlib.sha256(repr(prepared).encode())
+        digest = hashlib.sha256(repr(prepared + ("blue first",) * self.blue_first).encode())
         for name in self.names:
             digest.update(hashlib.sha256(_file_bytes(self.root / name)).digest())
         return digest.hexdigest()

@@ -29,6 +29,7 @@ class ArrayImages(Inputs):
         std: Standard deviation of every channel, on the same scale.
         pad: Black pixels added on each side before the crop; 0 for no crop.
         flip: Whether half of the images are mirrored; turn it off for digits and letters.
+        blue_first: Whether channels are given out as blue, green, red; ``mean`` and ``std`` too.
 
     Raises:
         ArgumentError: If ``pad`` is negative.
@@ -45,6 +46,7 @@ class ArrayImages(Inputs):
     std: tuple[float, ...] = field(kw_only=True)
     pad: int = field(default=4, kw_only=True)
     flip: bool = field(default=True, kw_only=True)
+    blue_first: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         check_integer("pad", self.pad, low=0)
@@ -77,7 +79,7 @@ class ArrayImages(Inputs):
 
     def finish(self, gathered: Tensor) -> Tensor:
         """The images normalised, shape (B, C, H, W)."""
-        return normalise(gathered, self.mean, self.std)
+        return normalise(gathered.flip(1) if self.blue_first else gathered, self.mean, self.std)
 
     def take(self, rows: NDArray[np.int64]) -> "ArrayImages":
         """The images at these positions."""
@@ -85,7 +87,8 @@ class ArrayImages(Inputs):
 
     def content_hash(self) -> str:
         """Hash of the pixels and the channel statistics."""
-        digest = hashlib.sha256(repr((self.pixels.shape, self.mean, self.std)).encode())
+        prepared = (self.pixels.shape, self.mean, self.std)
+        digest = hashlib.sha256(repr(prepared + ("blue first",) * self.blue_first).encode())
         digest.update(np.ascontiguousarray(self.pixels).data)
         return digest.hexdigest()
 

@@ -163,7 +163,8 @@ def _weighted(split: Split, weights: NDArray[np.float32]) -> Split:
 def describe_preparation(inputs: Inputs) -> dict[str, Any]:
     """How these inputs are prepared, in values that JSON knows.
 
-    ``kind`` is "images" (with ``mean`` and ``std`` of each channel, and either the ``shape`` of
+    ``kind`` is "images" (with ``mean`` and ``std`` of each channel, ``blue_first`` if the channels
+    are blue, green, red, and either the ``shape`` of
     images in memory or ``resize`` and ``crop`` of those in files), "features" (with ``columns``,
     their names or None, ``mean`` and ``std``, and how they were made of the columns of a file as
     ``encoding``), "texts" (with ``num_features`` and their ``weights``) or "tensors"
@@ -189,6 +190,8 @@ def describe_preparation(inputs: Inputs) -> dict[str, Any]:
         return {"kind": "tensors", "shape": list(inputs.shape)}
     assert isinstance(inputs, ArrayImages | ImageFiles)
     described = {"kind": "images", "mean": list(inputs.mean), "std": list(inputs.std)}
+    if inputs.blue_first:
+        described["blue_first"] = True
     if isinstance(inputs, ImageFiles):
         return described | {"resize": inputs.resize, "crop": inputs.crop}
     return described | {"shape": list(inputs.shape)}
@@ -233,10 +236,12 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
             raise ValueError(f"no rows are of kind {kind!r}")
         if "crop" in described:
             resize, crop = _whole(described["resize"]), _whole(described["crop"])
-            return ImageFiles(Path(), (), resize=resize, crop=crop, mean=mean, std=std)
+            files = ImageFiles(Path(), (), resize=resize, crop=crop, mean=mean, std=std)
+            return replace(files, blue_first=described.get("blue_first") is True)
         channels, height, width = map(_whole, described["shape"])
         pixels = np.zeros((0, channels, height, width), np.uint8)
-        return ArrayImages(pixels, mean=mean, std=std)
+        blue_first = described.get("blue_first") is True
+        return ArrayImages(pixels, mean=mean, std=std, blue_first=blue_first)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"the preparation of rows is not understood ({error})") from error
 

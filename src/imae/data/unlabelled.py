@@ -209,7 +209,8 @@ def _fitting(rows: Unlabelled, like: Inputs, where: str) -> Inputs:
     """The rows as inputs of the training rows' kind, shape and normalisation."""
     inputs = rows.inputs
     if isinstance(inputs, ImageFiles) and isinstance(like, ImageFiles):
-        return replace(inputs, resize=like.resize, crop=like.crop, mean=like.mean, std=like.std)
+        inputs = replace(inputs, resize=like.resize, crop=like.crop, blue_first=like.blue_first)
+        return replace(inputs, mean=like.mean, std=like.std)
     if isinstance(inputs, ImageFiles) and isinstance(like, ArrayImages):
         inputs = _decoded(rows, where, is_grey=like.shape[0] == 1)
     are_images = isinstance(inputs, ArrayImages) and isinstance(like, ArrayImages | ImageFiles)
@@ -220,7 +221,7 @@ def _fitting(rows: Unlabelled, like: Inputs, where: str) -> Inputs:
         )
     if isinstance(inputs, ArrayImages):
         assert isinstance(like, ArrayImages | ImageFiles)
-        return replace(inputs, mean=like.mean, std=like.std)
+        return replace(inputs, mean=like.mean, std=like.std, blue_first=like.blue_first)
     return inputs
 
 

@@ -8,6 +8,7 @@ from imae.recipes.tables.cifar100 import CIFAR100_ASYMMETRIC, CIFAR100_SYMMETRIC
 from imae.recipes.tables.cifar_n import CIFAR_N
 from imae.recipes.tables.clothing1m import CLOTHING1M
 from imae.recipes.tables.imae_settings import STABILITY, T_ABLATION
+from imae.recipes.tables.mars import MARS
 from imae.recipes.tables.unseen_classes import UNSEEN_CLASSES
 from imae.recipes.tables.weights import WEIGHTS
 
@@ -29,6 +30,7 @@ RECIPES: Catalog[Recipe] = Catalog(
                 CIFAR100_SYMMETRIC,
                 CIFAR100_ASYMMETRIC,
                 CLOTHING1M,
+                MARS,
                 T_ABLATION,
                 OPTIMISERS,
                 ABNORMAL_EXAMPLES,

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from imae.data import ArrayImages, ImageFiles, Inputs, Split, Table, extract_features
+from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table, extract_features
 from imae.data.preparation import without_rows
 from imae.data.sources.archive import data_root
 from imae.errors import ArgumentError, DataError
 from imae.models import PUBLISHED_INPUTS, Network, build, load_weights, pretrained_weights
 from imae.records import RunFolder, RunLabels
+from imae.train.config import ModelConfig
 
 _SMALL = 96
 _ENLARGED = 112
@@ -97,16 +98,47 @@ def published_images(name: str, inputs: Inputs) -> Inputs:
     Raises:
         ArgumentError: If there is no such network, or the inputs are not colour images.
     """
+    prepared = published_pixels(name, inputs)
+    if isinstance(prepared, ImageFiles):
+        size = PUBLISHED_INPUTS[name].image_size
+        return replace(prepared, crop=size, resize=max(prepared.resize, size))
+    return prepared
+
+
+def published_pixels(name: str, inputs: Inputs) -> Inputs:
+    """The images at their own size, with the pixels that the published weights were trained on.
+
+    Raises:
+        ArgumentError: If there is no such network, or the inputs are not colour images.
+    """
     _check_published(name)
     wanted = PUBLISHED_INPUTS[name]
+    is_colour = isinstance(inputs, ArrayImages) and inputs.shape[0] == len(wanted.mean)
+    if not (isinstance(inputs, ImageFiles) or is_colour):
+        raise ArgumentError(f"features of {name} are for colour images")
+    assert isinstance(inputs, ArrayImages | ImageFiles)
     mean = tuple(each / 255 for each in wanted.mean)
     std = tuple(each / 255 for each in wanted.std)
-    if isinstance(inputs, ImageFiles):
-        size = wanted.image_size
-        return replace(inputs, mean=mean, std=std, crop=size, resize=max(inputs.resize, size))
-    if isinstance(inputs, ArrayImages) and inputs.shape[0] == len(mean):
-        return replace(inputs, mean=mean, std=std)
-    raise ArgumentError(f"features of {name} are for colour images")
+    return replace(inputs, mean=mean, std=std, blue_first=wanted.is_blue_first)
+
+
+def with_start_pixels(model: ModelConfig, data: Data, *, is_scaled: bool) -> tuple[Data, bool]:
+    """The data as a network's start weights need it, and whether it is at one scale then.
+
+    Published weights that were trained on blue, green, red pixels of 0 to 255 get such pixels.
+
+    Raises:
+        ArgumentError: If they would, and the inputs are not colour images.
+    """
+    name = model.name or ""
+    published = PUBLISHED_INPUTS.get(name)
+    if model.init is None or published is None or not published.is_blue_first:
+        return data, is_scaled
+
+    def prepared(split: Split) -> Split:
+        return replace(split, inputs=published_pixels(name, split.inputs))
+
+    return data.map_splits(prepared), True
 
 
 def _check_published(name: str) -> None:

@@ -16,7 +16,7 @@ from imae.data.loading import load_unscaled
 from imae.data.preparation import describe_preparation, fit_preparation, fit_scale
 from imae.errors import ArgumentError, DataError
 from imae.train.config import Config
-from imae.train.preparation import frozen_features, published_images
+from imae.train.preparation import frozen_features, published_images, with_start_pixels
 from imae.train.relabel import (
     configured_noise,
     counted_transition,
@@ -138,6 +138,7 @@ def load_rows(
     if settings.rows is not None:  # before the features, which take long
         data = replace(data, train=_sampled(data.train, settings.rows, config.seed))
     if settings.features is None:
+        data, is_scaled = with_start_pixels(config.model, data, is_scaled=is_scaled)
         return LoadedRows(data, is_scaled, content)
     as_features = (extract or frozen_features)(settings.features, settings.workers)
     images = published_images(settings.features, data.train.inputs)

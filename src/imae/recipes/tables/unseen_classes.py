@@ -56,7 +56,7 @@ def write_retrieval(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     weights, or whose data is not on this machine, are left out.
     """
     rows = []
-    has_paper = any(name in outcome.paper for outcome in outcomes for name in RETRIEVAL)
+    has_paper = any(_paper(outcome, name) for outcome in outcomes for name in RETRIEVAL)
     for outcome in outcomes:
         found = [each for run in outcome.runs if (each := _measured(Path(run.folder))) is not None]
         if found:
@@ -78,12 +78,16 @@ def _row(outcome: Outcome, found: Sequence[Mapping[str, float]], *, has_paper: b
     for name in RETRIEVAL:
         summary = summarise(each.get(name) for each in found)
         row.append(_shown(summary))
-        paper = outcome.paper.get(name)
+        paper = _paper(outcome, name)
         if has_paper and (paper is None or summary is None):
             row += [UNKNOWN if paper is None else f"{paper:.1f}", UNKNOWN]
         elif paper is not None and summary is not None:
             row += [f"{paper:.1f}", f"{summary.mean - paper:+.1f}"]
     return row
+
+
+def _paper(outcome: Outcome, name: str) -> float | None:
+    return outcome.paper.get(f"paper's {name}")
 
 
 def _shown(summary: Summary | None) -> str:
