@@ -1,6 +1,8 @@
 """Each table against what the paper, or the protocol that it follows, prescribes."""
 
+from imae.data.sources.clothing1m import CLASSES
 from imae.methods import METHODS
+from imae.methods.matrix import Structure
 from imae.recipes import RECIPES
 from imae.recipes.outcome import outcomes
 from imae.recipes.tables.imae_settings import choose_t
@@ -162,6 +164,14 @@ def test_the_settings_are_the_papers():
     assert (config.optimizer.lr, config.optimizer.weight_decay) == (0.01, 2e-5)
     assert config.schedule.at == (10_000, 15_000)
     assert (config.model.name, config.noise) == ("resnet50", None)
+
+
+def test_masking_has_a_structure_for_the_14_classes():
+    arguments = configs("clothing1m")["masking"].method.arguments
+    mask = Structure(arguments["structure"], groups=arguments["groups"]).mask(14)
+    names = [CLASSES.index(name) for name in ("Knitwear", "Sweater", "Jacket")]
+    assert mask[names[0], names[1]]
+    assert not mask[names[0], names[2]]
 
 
 def test_short_trains_on_frozen_features():

@@ -1,5 +1,6 @@
 """Clothing1M: a million photos with labels from the web."""
 
+from imae.data.sources.clothing1m import CLASSES
 from imae.recipes.protocols import budgeted, method, title
 from imae.recipes.recipe import Cell, Recipe, Settings, merged
 
@@ -36,6 +37,18 @@ _SETTINGS: Settings = {
     "machine": {"channels_last": True},
 }
 
+# Ours, from what the names of the classes mean; not the structure of the authors of Masking.
+_ALIKE = (
+    ("T-Shirt", "Shirt", "Chiffon", "Dress", "Vest", "Underwear"),
+    ("Knitwear", "Sweater", "Hoodie", "Shawl"),
+    ("Windbreaker", "Jacket", "Down Coat", "Suit"),
+)
+_STRUCTURE: Settings = {
+    "structure": "block",
+    "groups": tuple(tuple(CLASSES.index(name) for name in group) for group in _ALIKE),
+}
+
+
 # Two processor cores cannot train ResNet-50 on photos: a small network on frozen features can.
 _SHORT: Settings = {
     "data": {"rows": 20_000, "features": "efficientnet_lite0", "hold_out": 0.1},
@@ -56,7 +69,15 @@ def cells(budget: str) -> tuple[Cell, ...]:
     return budgeted(
         budget,
         [
-            Cell(loss, {"Method": title(loss)}, merged(_SETTINGS, method(loss, rate=_RATE)))
+            Cell(
+                loss,
+                {"Method": title(loss)},
+                merged(
+                    _SETTINGS,
+                    method(loss, rate=_RATE),
+                    {"method": {"arguments": _STRUCTURE}} if loss == "masking" else {},
+                ),
+            )
             for loss in _LOSSES
         ],
         short=_SHORT,
@@ -68,8 +89,8 @@ CLOTHING1M = Recipe(
     title="Clothing1M, ResNet-50 from ImageNet weights: all methods of the table",
     cells=cells,
     notes=(
-        "Masking has no structure set here, where its authors drew one up by hand: `--only masking "
-        "--set method.arguments.structure=FILE`, in a folder of its own. `from X` is a number that "
+        "Masking may mistake classes only within three groups that were drawn up for this recipe: "
+        f"{'; '.join(', '.join(group) for group in _ALIKE)}. `from X` is a number that "
         "the paper takes over from X. The paper does not say whether its own numbers are best or "
         "final: they are shown beside the final ones. Nor does it print T for this set: it is 8."
     ),
