@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from imae.data.features import Table, hash_text
+from imae.data.image_files import ImageFiles
 from imae.data.images import ArrayImages, channel_statistics
 from imae.data.preparation import fit_preparation, standardise
 from imae.data.split import Data, Split
@@ -42,10 +43,17 @@ def test_images_get_the_statistics_of_the_training_images(table_split, images):
         assert split.inputs.pad == 2
 
 
-def test_other_inputs_stay_as_they_are(table_split):
-    texts = hash_text(["a", "b", "c"])
-    data = data_of(table_split, texts, texts)
+def test_other_inputs_stay_as_they_are(table_split, tmp_path):
+    photos = ImageFiles(tmp_path, ("a.png", "b.png", "c.png"))
+    data = data_of(table_split, photos, photos)
     assert fit_preparation(data).train is data.train
+
+
+def test_texts_get_the_weights_of_the_training_rows(table_split):
+    train, test = hash_text(["a good film"] * 3), hash_text(["a bad film"] * 3)
+    data = fit_preparation(data_of(table_split, train, test))
+    for split in data.splits().values():
+        assert np.array_equal(split.inputs.weights, train.fit_weights())
 
 
 def test_the_statistics_stay_with_the_table_and_bring_new_rows_to_its_scale(table_split):
