@@ -28,7 +28,11 @@ def recipe():
         for loss in ("cce", "gce")
     )
     return Recipe(
-        "cifar10", "a small table", lambda _: cells, ("best", "final", "noisy"), "A note."
+        "cifar10",
+        lambda _: cells,
+        ("best", "final", "noisy"),
+        "A note.",
+        title="a small table",
     )
 
 

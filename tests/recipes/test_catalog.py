@@ -9,6 +9,7 @@ from imae.recipes.outcome import published_cells
 @pytest.mark.parametrize("name", RECIPES.names())
 def test_every_cell_of_every_budget_is_a_valid_run(name, budget, tmp_path):
     recipe = RECIPES.build(name)
+    assert recipe.name == name
     cells = recipe.cells(budget)
     assert len({cell.name for cell in cells}) == len(cells)
     assert len({tuple(cell.columns.values()) for cell in cells}) == len(cells)

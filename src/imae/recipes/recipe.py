@@ -50,23 +50,23 @@ class Recipe:
 
     Args:
         name: Key on the command line.
-        title: One line for listings.
         cells: The cells of a budget.
         measures: What the table shows of each: names of columns of ``imae.records.measures``.
         notes: What a reader of the table must know.
         budget_notes: What holds for only one budget, by its name.
         must_set: Settings without which the paper's budget is not the paper's.
         finish: Makes further files in the folder from the outcomes; gives their paths.
+        title: One line for listings, which the catalog fills in.
     """
 
     name: str
-    title: str
     cells: Callable[[str], tuple[Cell, ...]]
     measures: tuple[str, ...] = ("best", "final")
     notes: str = ""
     budget_notes: Mapping[str, str] = field(default_factory=dict)
     must_set: tuple[str, ...] = ()
     finish: Callable[[Path, Sequence["Outcome"]], list[Path]] | None = None
+    title: str = ""
 
 
 def merged(*layers: Settings) -> dict[str, Any]:

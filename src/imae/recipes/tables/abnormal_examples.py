@@ -120,7 +120,6 @@ def _draw(
 
 ABNORMAL_EXAMPLES = Recipe(
     name="abnormal_examples",
-    title="a picture of abnormal training examples, found by the program itself",
     cells=cells,
     measures=("best", "final", "noisy", "clean", "corrected"),
     notes=(

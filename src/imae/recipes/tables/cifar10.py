@@ -90,7 +90,6 @@ def _trimmed_imae_cell() -> Cell:
 
 CIFAR10_RECIPE = Recipe(
     name="cifar10",
-    title="CIFAR-10, ResNet-20 and ResNet-56, noise 0, 40 and 80%: best, final, subsets, hybrid",
     cells=analysis_cells,
     measures=("best", "final", "noisy", "clean", "corrected", "hybrid"),
     notes=(
@@ -143,7 +142,6 @@ def _optimiser_cell(optimiser: str, loss: str) -> Cell:
 
 OPTIMISERS = Recipe(
     name="optimisers",
-    title="CIFAR-10 at 40% noise, ResNet-56, six optimiser settings: CCE, MAE, GCE, IMAE",
     cells=optimiser_cells,
     notes=(
         "The paper fixes the rest as in its CIFAR-10 experiments, so weight decay is 0.0001 and "
@@ -181,7 +179,6 @@ def cnn8_cells(budget: str) -> tuple[Cell, ...]:
 
 CNN8 = Recipe(
     name="cnn8",
-    title="CIFAR-10, the 8-layer CNN protocol of the robust-loss literature",
     cells=cnn8_cells,
     measures=("best", "final", "noisy", "clean", "corrected", "hybrid"),
     notes=(

@@ -39,7 +39,6 @@ def symmetric_cells(budget: str) -> tuple[Cell, ...]:
 
 CIFAR100_SYMMETRIC = Recipe(
     name="cifar100_symmetric",
-    title="CIFAR-100, ResNet-44, clean and 20, 40, 60% symmetric noise: all methods of the table",
     cells=symmetric_cells,
     notes=(
         "`from SL` and `from D2L` are numbers that the paper takes over from those publications, "
@@ -90,7 +89,6 @@ def asymmetric_cells(budget: str) -> tuple[Cell, ...]:
 
 CIFAR100_ASYMMETRIC = Recipe(
     name="cifar100_asymmetric",
-    title="CIFAR-100, ResNet-44, 20, 30, 40% asymmetric noise: all methods of the table",
     cells=asymmetric_cells,
     notes=(
         "`from SL` is a number that the paper takes over from that publication. The paper does not "

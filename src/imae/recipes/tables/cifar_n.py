@@ -46,7 +46,6 @@ def _cell(labels: str, loss: str) -> Cell:
 
 CIFAR_N = Recipe(
     name="cifar_n",
-    title="CIFAR-10N and CIFAR-100N: human labels, every method",
     cells=cells,
     measures=("best", "final", "noisy", "clean", "corrected", "hybrid"),
     notes=(

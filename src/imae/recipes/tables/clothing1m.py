@@ -86,7 +86,6 @@ def cells(budget: str) -> tuple[Cell, ...]:
 
 CLOTHING1M = Recipe(
     name="clothing1m",
-    title="Clothing1M, ResNet-50 from ImageNet weights: all methods of the table",
     cells=cells,
     notes=(
         "Masking may mistake classes only within three groups that were drawn up for this recipe: "

@@ -103,7 +103,6 @@ def _mean(outcome: Outcome, measure: str) -> float:
 
 T_ABLATION = Recipe(
     name="t_ablation",
-    title="CIFAR-10, ResNet-20, clean and 40%: each T, and T chosen on validation data",
     cells=t_cells,
     measures=("best", "final", "train", "intact", "noisy", "clean", "held_out"),
     notes=(
@@ -185,7 +184,6 @@ def stability_cells(budget: str) -> tuple[Cell, ...]:
 
 STABILITY = Recipe(
     name="stability",
-    title="CIFAR-10 at 40% noise, ResNet-20: what stabilises IMAE",
     cells=stability_cells,
     measures=("best", "final", "noisy", "clean", "corrected", "hybrid"),
     notes=(

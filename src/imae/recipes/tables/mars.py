@@ -56,7 +56,6 @@ def cells(budget: str) -> tuple[Cell, ...]:
 
 MARS = Recipe(
     name="mars",
-    title="MARS, GoogLeNet V2: retrieval of people in video, CCE, MAE, GCE and IMAE",
     cells=cells,
     measures=("held_out",),
     notes=(

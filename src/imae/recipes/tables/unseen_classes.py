@@ -120,7 +120,6 @@ def _measured(run: Path) -> dict[str, float] | None:
 
 UNSEEN_CLASSES = Recipe(
     name="unseen_classes",
-    title="CIFAR-100: train on 50 classes at 40% noise, retrieve among the 50 others",
     cells=cells,
     notes=(
         "Not in the paper: its retrieval on MARS with data that is here. The accuracies are those "

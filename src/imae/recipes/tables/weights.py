@@ -136,7 +136,6 @@ def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # noqa: AR
 
 WEIGHTS = Recipe(
     name="weights",
-    title="weight curves and variances, IMAE for T = 16 to 0, the loss by integral (no training)",
     cells=cells,
     notes=_NOTE,
     finish=finish,
