@@ -23,6 +23,7 @@ from imae.train import Run, Stopped, resume, train
 from imae.train.checkpoint import list_checkpoints, load_checkpoint, load_tensors
 from imae.train.journal import Journal
 from imae.train.launch import default_folder
+from imae.train.rows import prepare
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["imae.train.launch", "lightning_fabric"])
@@ -97,13 +98,11 @@ def test_a_run_writes_everything_down(configure):
     (folder.path / "config.json").read_text().index('"noise": null')
 
 
-def test_the_network_of_a_run_can_be_loaded(configure, arrays):
+def test_the_network_of_a_run_can_be_loaded(configure):
     run = train(configure())
-    network = run.load_model()
+    network = run.load_model("final")
     assert not network.training
-    from imae.data import load
-
-    test = load(arrays).test
+    test = prepare(run.config).test
     logits = network(test.inputs.batch(np.arange(len(test)), generator=None))
     accuracy = (logits.argmax(1).numpy() == test.labels).mean()
     assert accuracy == pytest.approx(run.result["final"]["test_accuracy"])
@@ -456,16 +455,14 @@ def test_a_batch_larger_than_the_data_is_refused(configure):
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(configure):
-    config = configure(optimizer={"lr": 1e30}, method={"name": "cce"})
+    config = configure(optimizer={"lr": 1e29}, method={"name": "cce"})
     with pytest.raises(ImaeError, match=r"loss is not finite after .* smaller optimizer\.lr"):
         train(config)
     assert RunFolder(config.out).progress()["status"] == "failed"
 
 
 def test_growing_logits_are_said_once(configure, capfd):
-    train(
-        configure(optimizer={"lr": 300.0}, method={"name": "imae"}, schedule={"name": "constant"})
-    )
+    train(configure(optimizer={"lr": 30.0}, method={"name": "imae"}, schedule={"name": "constant"}))
     said = capfd.readouterr().err
     assert said.count("logits have grown beyond 10000") == 1
     assert "bound=5" in said
