@@ -73,11 +73,7 @@ class RawTable(Inputs):
         *,
         generator: torch.Generator | None,  # noqa: ARG002
     ) -> Tensor:
-        """Not possible: the encoding is not fitted.
-
-        Raises:
-            ArgumentError: Always.
-        """
+        """Raises an ``ArgumentError``: the encoding is not fitted."""
         raise ArgumentError("a raw table gives no batches; load it with imae.data.load")
 
     def finish(self, gathered: Tensor) -> Tensor:
@@ -261,7 +257,7 @@ def as_column(name: str, cells: Sequence[object], error: CellError) -> RawColumn
 
 
 def as_category(name: str, cells: Sequence[object]) -> RawColumn:
-    """A column of words; blanks around them do not count."""
+    """A column of words, without blanks around them."""
     texts = [None if is_missing(cell) else str(cell).strip() for cell in cells]
     words = tuple(sorted({text for text in texts if text is not None}))
     places = {word: float(place) for place, word in enumerate(words)}

@@ -81,9 +81,6 @@ def load_weights(network: nn.Module, path: str | os.PathLike[str]) -> WeightsRep
         network: Changed in place, or left as it was if an error is raised.
         path: The file.
 
-    Returns:
-        Names loaded, missing, unexpected and of another shape.
-
     Raises:
         DataError: If the file cannot be read, is damaged, holds code, or if nothing in it fits.
         MissingExtraError: If it is a safetensors file and safetensors is not installed.
@@ -135,21 +132,17 @@ def _read(path: Path) -> object:
         path.open("rb").close()
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from error
-    is_safetensors = path.suffix == ".safetensors"
-    if is_safetensors:
+    load = _load_checkpoint
+    reason = (
+        "damaged, or holds more than tensors (which could run code and is never loaded); "
+        "save it again with torch.save(network.state_dict(), file)"
+    )
+    if path.suffix == ".safetensors":
         load = import_extra("safetensors.torch", extra="data").load_file
-    else:
-        load = _load_checkpoint
+        reason = "damaged, or not a safetensors file"
     try:
         return load(path)
     except Exception as error:  # a damaged file fails in many ways, each of another type
-        if is_safetensors:
-            reason = "damaged, or not a safetensors file"
-        else:
-            reason = (
-                "damaged, or holds more than tensors (which could run code and is never loaded); "
-                "save it again with torch.save(network.state_dict(), file)"
-            )
         raise DataError(f"{path}: {reason}") from error
 
 
