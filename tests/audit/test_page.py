@@ -59,6 +59,12 @@ def test_the_page_holds_the_verdict_and_every_suspect(make_audit):
     assert render(audit) == text
 
 
+def test_a_flagged_row_without_a_better_class_is_shown_so(make_audit):
+    audit = make_audit()
+    audit.suggested[1] = audit.given[1]
+    assert render(audit).count("no better class is known") == 1
+
+
 def test_previews_are_pictures_texts_or_cells_and_bounded_in_number(make_audit):
     shown = {
         "photo/0.jpg": Preview(picture="data:image/png;base64,AAAA", is_small=True),
