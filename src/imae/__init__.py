@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from imae.errors import ImaeError as ImaeError
     from imae.errors import MissingExtraError as MissingExtraError
     from imae.losses import BootstrapLoss as BootstrapLoss
+    from imae.losses import CappedLogits as CappedLogits
     from imae.losses import CorrectedLoss as CorrectedLoss
     from imae.losses import CurveLoss as CurveLoss
     from imae.losses import DFTLoss as DFTLoss
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from imae.losses import NormalizedCELoss as NormalizedCELoss
     from imae.losses import __getattr__ as __getattr__  # a module for each curve
     from imae.losses import bound_logits as bound_logits
+    from imae.losses import cap_logits as cap_logits
     from imae.losses import curve_loss as curve_loss
     from imae.losses import linear_curve_loss as linear_curve_loss
     from imae.losses import margin as margin

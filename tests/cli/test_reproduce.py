@@ -67,7 +67,7 @@ def test_defaults_are_not_taken_for_markup_in_the_help(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     wanted = {
         "reproduce": ["(short)", "(reproduce/NAME-BUDGET)"],
-        "train": ["(imae_stable)", "(one that suits the data)", "(runs/NAME-TIME)", "(ddp)"],
+        "train": ["(imae_capped)", "(one that suits the data)", "(runs/NAME-TIME)", "(ddp)"],
         "compare": ["(one that suits the data)", "(123)"],
     }
     for command, defaults in wanted.items():

@@ -89,7 +89,7 @@ def test_a_dry_run_shows_everything_and_writes_nothing(run, table, tmp_path):
     before = set(tmp_path.rglob("*"))
     result = run(table, "--dry-run", "--epochs", 3)
     assert result.exit_code == 0, result.exception
-    assert "imae_stable" in result.output
+    assert "imae_capped" in result.output
     assert "an epoch takes about" in result.output
     assert set(tmp_path.rglob("*")) == before
 

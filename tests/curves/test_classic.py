@@ -1,5 +1,6 @@
 import math
 
+import mpmath
 import pytest
 import torch
 
@@ -184,3 +185,16 @@ def test_just_inside_is_taken_and_finite(curve):
     assert bool(curve.value(m).isfinite().all())
     assert bool(curve.slope(m).isfinite().all())
     assert bool((curve.slope(m) <= 0).all())
+
+
+def test_agce_keeps_its_digits_where_the_label_is_learned():
+    m = torch.tensor([10.0, 20.0, 40.0, 80.0])
+    exact = [float(agce_value(0.6, 0.6, each)) for each in m.tolist()]
+    torch.testing.assert_close(AGCE().value(m), torch.tensor(exact), rtol=1e-5, atol=0)
+
+
+def agce_value(a, q, m):
+    with mpmath.workdps(60):
+        a, q = mpmath.mpf(a), mpmath.mpf(q)
+        p = 1 / (1 + mpmath.exp(-mpmath.mpf(m)))
+        return ((a + 1) ** q - (a + p) ** q) / q

@@ -4,7 +4,7 @@ import mpmath
 import pytest
 import torch
 
-from imae.curves import DM, ICCE, IMAE, reweighted
+from imae.curves import DM, GCE, ICCE, IMAE, MAE, SharpGCE, reweighted
 from imae.errors import ArgumentError
 
 MARGINS = torch.linspace(-40, 40, 161, dtype=torch.float64)
@@ -177,3 +177,41 @@ def test_what_a_transform_leaves_behind_serves_the_next(monkeypatch):
     transformed = torch.func.vmap(torch.func.grad(IMAE(T=8.0).value))(m)
     torch.testing.assert_close(transformed, IMAE(T=8.0).slope(m))
     torch.testing.assert_close(IMAE(T=8.0).value(m), IMAE(T=8.0).value(m.double()).float())
+
+
+@pytest.mark.parametrize("m", [-1000.0, -300.0, -100.0, 100.0])
+def test_dm_with_a_small_power_has_the_value_of_its_integral(m):
+    def weight(t):
+        return mpmath.exp(8 * (1 / (1 + mpmath.exp(-t))) ** mpmath.mpf("0.1") / (1 + mpmath.exp(t)))
+
+    exact = -mpmath.quad(weight, mpmath.linspace(0, m, 41)) / 2
+    value = DM(beta=8.0, lam=0.1).value(torch.tensor([m], dtype=torch.float64)).item()
+    assert value == pytest.approx(float(exact), rel=1e-9)
+
+
+@pytest.mark.parametrize("q", [0.05, 0.7, 1.0])
+def test_sharp_gce_is_gce_at_0_and_near_it(q):
+    m = torch.linspace(-200, 60, 131, dtype=torch.float64)
+    for T, rtol in ((0.0, 1e-10), (1e-9, 1e-8)):
+        curve = SharpGCE(T=T, q=q)
+        torch.testing.assert_close(curve.value(m), GCE(q).value(m), rtol=rtol, atol=1e-14)
+        torch.testing.assert_close(curve.slope(m), GCE(q).slope(m), rtol=rtol, atol=1e-14)
+    torch.testing.assert_close(SharpGCE(0.0, 1.0).value(m), MAE().value(m) / 2)
+
+
+@pytest.mark.parametrize(("T", "q"), [(4.0, 1.0), (30.0, 0.7), (80.0, 0.3), (8.0, 0.05)])
+@pytest.mark.parametrize("m", [-500.0, -30.0, -3.0, 0.0, 2.0, 15.0, 35.0])
+def test_sharp_gce_has_the_value_of_its_integral(T, q, m):
+    with mpmath.workdps(40):
+        T, q = mpmath.mpf(T), mpmath.mpf(q)
+
+        def slope(t):
+            p = 1 / (1 + mpmath.exp(-t))
+            return mpmath.expm1(T * p**q / (1 + mpmath.exp(t))) / T
+
+        points = [mpmath.mpf(m) + step for step in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)]
+        exact = mpmath.quad(slope, points)
+    found = SharpGCE(float(T), float(q)).value(torch.tensor([m], dtype=torch.float64)).item()
+    assert found == pytest.approx(float(exact), rel=1e-8)
+    single = SharpGCE(float(T), float(q)).value(torch.tensor([m])).item()
+    assert single == pytest.approx(float(exact), rel=2e-5)

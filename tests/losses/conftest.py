@@ -22,6 +22,7 @@ from imae.curves import (
     ForwardSymmetric,
     FromWeight,
     Scale,
+    SharpGCE,
     Sum,
     TruncatedGCE,
     Window,
@@ -49,6 +50,7 @@ ALL: tuple[Curve, ...] = (
     AGCE(a=3.0, q=2.5),
     DM(beta=5.0, lam=3.0),
     ICCE(T=6.0),
+    SharpGCE(T=20.0, q=0.7),
     ForwardSymmetric(rate=0.45, num_classes=2),
     Sum((CCE(), Scale(IMAE(T=8.0), 0.5))),
     Window(IMAE(T=8.0), low=-6.1, high=4.3),
@@ -119,6 +121,8 @@ def _exact_slope(curve: Curve, m: float) -> mpmath.mpf:
                 return -mpmath.exp(curve.T * p * q) / 2
             case DM():
                 return -mpmath.exp(curve.beta * p**curve.lam * q) / 2
+            case SharpGCE():
+                return -mpmath.expm1(curve.T * p**curve.q * q) / curve.T
             case ICCE():
                 return -mpmath.exp(curve.T * q) / 2
             case FromWeight():

@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from imae.curves import IMAE
+from imae.curves import CCE, IMAE
 from imae.errors import ArgumentError
-from imae.losses import bound_logits, curve_loss, margin
+from imae.losses import BoundedLogits, CappedLogits, bound_logits, cap_logits, curve_loss, margin
 
 
 def test_long_vectors_are_shortened_and_short_ones_kept(generator):
@@ -84,3 +84,139 @@ def test_works_row_by_row_under_vmap(generator):
     logits = 5 * torch.randn(5, 4, generator=generator)
     rows = torch.func.vmap(lambda z: bound_logits(z, 2.0))(logits)
     torch.testing.assert_close(rows, bound_logits(logits, 2.0))
+
+
+def test_impossible_classes_stay_so_and_leave_no_nan():
+    logits = torch.tensor([[6.0, -math.inf, 8.0], [0.3, 0.4, -math.inf]], requires_grad=True)
+    bounded = bound_logits(logits, norm=5.0)
+    assert bounded.tolist() == [
+        [3.0, -math.inf, 4.0],
+        [pytest.approx(0.3), pytest.approx(0.4), -math.inf],
+    ]
+    curve_loss(bounded, torch.tensor([0, 1]), IMAE(T=8.0)).backward()
+    assert logits.grad.isfinite().all()
+    assert logits.grad[0, 1].item() == logits.grad[1, 2].item() == 0
+    assert logits.grad[0, 0].item() != 0
+
+
+@pytest.mark.parametrize("limit", [lambda z: bound_logits(z, 5.0), lambda z: cap_logits(z, 0.9)])
+@pytest.mark.parametrize("wrong", [math.inf, math.nan])
+def test_a_row_that_is_no_number_is_nan_and_others_are_not(limit, wrong):
+    limited = limit(torch.tensor([[wrong, 0.0, 1.0], [3.0, 0.0, 1.0]]))
+    assert limited[0].isnan().any()
+    assert limited[1].isfinite().all()
+
+
+CAPS = [(0.75, 10), (0.5, 10), (0.11, 10), (0.99, 10), (0.75, 2), (0.75, 100), (0.999, 1000)]
+
+
+@pytest.mark.parametrize(("cap", "num_classes"), CAPS)
+def test_no_class_is_more_likely_than_the_cap(cap, num_classes, generator):
+    logits = torch.randn(200, num_classes, generator=generator, dtype=torch.float64)
+    logits *= torch.logspace(-1, 6, 200).unsqueeze(1)
+    capped = cap_logits(logits, cap)
+    assert capped.softmax(1).max().item() <= cap * (1 + 1e-12)
+    # A vector that is concentrated on a class reaches the cap, for all lengths beyond it.
+    sharp = 1e5 * torch.eye(num_classes, dtype=torch.float64) + 7
+    reached = cap_logits(sharp, cap).softmax(1).diagonal()
+    torch.testing.assert_close(reached, torch.full_like(reached, cap))
+
+
+def test_below_the_cap_the_softmax_is_unchanged(generator):
+    logits = 0.3 * torch.randn(20, 10, generator=generator, dtype=torch.float64) + 4
+    torch.testing.assert_close(cap_logits(logits, 0.75).softmax(1), logits.softmax(1))
+    order = cap_logits(1e3 * logits, 0.75).argsort(1)
+    assert torch.equal(order, logits.argsort(1))  # rescaled, never cut
+
+
+def test_a_cap_twice_is_a_cap(generator):
+    logits = 5 * torch.randn(20, 10, generator=generator, dtype=torch.float64)
+    once = cap_logits(logits, 0.75)
+    torch.testing.assert_close(cap_logits(once, 0.75), once)
+
+
+@pytest.mark.parametrize("shape", [(6,), (4, 6), (4, 6, 3), (2, 6, 3, 2), (0, 6)])
+def test_the_class_dimension_is_capped(generator, shape):
+    logits = 1e4 * torch.randn(shape, generator=generator)
+    capped = cap_logits(logits, cap=0.6)
+    assert capped.shape == shape
+    probabilities = capped.softmax(min(1, len(shape) - 1))
+    assert probabilities.max(min(1, len(shape) - 1)).values.le(0.6001).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_extreme_logits_are_capped_in_every_dtype(dtype):
+    largest, smallest = torch.finfo(dtype).max, torch.finfo(dtype).tiny
+    rows = [[largest, -largest, 0.0], [largest, largest, largest], [smallest, 0.0, 0.0]]
+    logits = torch.tensor(rows, dtype=dtype, requires_grad=True)
+    capped = cap_logits(logits, cap=0.75)
+    assert capped.dtype == dtype
+    # All of the norm on the difference of two logits.
+    norm = math.log(6) * math.sqrt(2 / 3) / math.sqrt(2)
+    expected = torch.tensor([[norm, -norm, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], dtype=dtype)
+    torch.testing.assert_close(capped, expected, atol=1e-4, rtol=torch.finfo(dtype).eps)
+    curve_loss(capped, torch.tensor([1, 0, 2]), IMAE(T=8.0)).backward()
+    assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("cap", [0.3, 0.5, 0.75, 0.9999])
+def test_gradients_of_capped_logits_and_their_gradients(cap, generator):
+    logits = 3 * torch.randn(5, 4, generator=generator, dtype=torch.float64)
+    logits[1] = torch.tensor([9.0, 0.0, 0.0, 0.0])  # at the cap in its corner
+    logits.requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: cap_logits(z, cap), logits)
+    assert torch.autograd.gradgradcheck(lambda z: cap_logits(z, cap), logits)
+
+
+def test_at_the_cap_the_length_is_not_pushed_and_the_direction_is(generator):
+    logits = 10 * torch.randn(5, 4, generator=generator, dtype=torch.float64)
+    logits.requires_grad_()
+    curve_loss(logits, torch.tensor([0, 1, 2, 3, 0]), IMAE(T=8.0), cap=0.7).backward()
+    centred = logits.detach() - logits.detach().mean(1, keepdim=True)
+    along = (logits.grad * centred).sum(1)
+    torch.testing.assert_close(along, torch.zeros(5, dtype=torch.float64), atol=1e-12, rtol=0)
+    assert bool((logits.grad.abs().sum(1) > 1e-3).all())
+
+
+def test_impossible_classes_do_not_count_in_the_cap():
+    masked = torch.tensor([[50.0, 0.0, 1.0, -math.inf]], dtype=torch.float64, requires_grad=True)
+    plain = masked.detach()[:, :3].clone().requires_grad_()
+    capped = cap_logits(masked, 0.75)
+    assert capped[0, 3].item() == -math.inf
+    torch.testing.assert_close(capped[:, :3], cap_logits(plain, 0.75))
+    target = torch.tensor([1])
+    curve_loss(masked, target, IMAE(T=8.0), cap=0.75).backward()
+    curve_loss(plain, target, IMAE(T=8.0), cap=0.75).backward()
+    torch.testing.assert_close(masked.grad[:, :3], plain.grad)
+    assert masked.grad[0, 3].item() == 0
+    alone = torch.tensor([[-math.inf, 2.0, -math.inf]], requires_grad=True)
+    cap_logits(alone, 0.75).sum().backward()
+    assert alone.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("cap", [0.0, 0.25, 1.0, 1.5, math.nan])
+def test_a_cap_that_cannot_be_met_is_refused(cap):
+    with pytest.raises(ArgumentError, match="cap must be in"):
+        cap_logits(torch.zeros(1, 4), cap)
+
+
+@pytest.mark.parametrize("cap", [0.0, 1.0])
+def test_the_steps_of_a_model_refuse_what_they_cannot_do(cap):
+    with pytest.raises(ArgumentError, match="cap must be in"):
+        CappedLogits(cap)
+    with pytest.raises(ArgumentError, match="bound must be in"):
+        BoundedLogits(-cap)
+
+
+def test_a_model_that_ends_in_a_cap_shows_what_its_loss_has_seen(generator):
+    logits, target = 9 * torch.randn(6, 4, generator=generator), torch.tensor([0, 1, 2, 3, 0, 1])
+    seen = curve_loss(logits, target, CCE(), cap=0.6)
+    shown = torch.nn.functional.cross_entropy(CappedLogits(0.6)(logits), target)
+    torch.testing.assert_close(seen, shown)
+    assert "cap=0.6" in repr(CappedLogits(0.6))
+
+
+def test_a_cap_works_row_by_row_under_vmap(generator):
+    logits = 5 * torch.randn(5, 4, generator=generator)
+    rows = torch.func.vmap(lambda z: cap_logits(z, 0.7))(logits)
+    torch.testing.assert_close(rows, cap_logits(logits, 0.7))

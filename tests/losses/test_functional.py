@@ -16,7 +16,7 @@ from imae.curves import (
     Scale,
     Window,
 )
-from imae.losses import curve_loss, forward_correction, margin, weight_curve
+from imae.losses import cap_logits, curve_loss, forward_correction, margin, weight_curve
 from imae.noise import symmetric
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -458,6 +458,56 @@ def test_the_measured_weight_is_the_closed_form(curve):
 @pytest.mark.parametrize("normalize", ["", "mean", "Batch", 1, True])
 def test_an_unknown_normalization_is_named(normalize):
     with pytest.raises(
-        ValueError, match=f"normalize must be one of None, batch, got {normalize!r}"
+        ValueError, match=f"normalize must be one of None, batch, chance, got {normalize!r}"
     ):
         curve_loss(torch.zeros(1, 2), torch.tensor([0]), CCE(), normalize=normalize)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(5, 4), (5, 4, 2), (5, 4, 2, 3), (4,)])
+def test_chance_divides_by_the_weight_at_chance(curve, reduction, shape, generator):
+    logits = torch.randn(shape, generator=generator, dtype=torch.float64)
+    target_shape = shape[:1] + shape[2:] if len(shape) > 1 else ()
+    target = torch.randint(4, target_shape, generator=generator)
+    at_chance = curve.weight(torch.tensor(0.25, dtype=torch.float64))
+    divisor = at_chance if at_chance > 0 else 1.0
+    results = []
+    for normalize, factor in (("chance", 1.0), (None, 1 / divisor)):
+        leaf = logits.clone().requires_grad_()
+        loss = curve_loss(leaf, target, curve, reduction=reduction, normalize=normalize) * factor
+        results.append((loss.detach(), torch.autograd.grad(loss.sum(), leaf)[0]))
+    torch.testing.assert_close(results[0], results[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_cap_is_put_before_the_loss(curve, dtype, generator):
+    logits = (8 * torch.randn(6, 4, generator=generator)).to(dtype)
+    target = torch.tensor([0, 1, 2, 3, -100, 1])
+    weight = torch.tensor([1.0, 2.0, 0.5, 1.0])
+    leaf, wide = logits.clone().requires_grad_(), logits.double().requires_grad_()
+    loss = curve_loss(leaf, target, curve, weight=weight, cap=0.7)
+    expected = curve_loss(cap_logits(wide, 0.7), target, curve, weight=weight)
+    assert loss.dtype == dtype
+    rtol = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(loss.double(), expected, rtol=rtol, atol=rtol)
+    loss.backward()
+    expected.backward()
+    torch.testing.assert_close(leaf.grad.double(), wide.grad, rtol=8 * rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("normalize", [None, "batch", "chance"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_capped_losses_have_the_gradients_of_their_values(normalize, smoothing, generator):
+    logits = 4 * torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    logits.requires_grad_()
+    target = torch.tensor([0, 1, 2, 0])
+    options = {"cap": 0.8, "label_smoothing": smoothing}
+    constant = curve_loss(logits, target, IMAE(8.0), **options)
+    scaled = curve_loss(logits, target, IMAE(8.0), normalize=normalize, **options)
+    factor = (scaled / constant).item()
+    assert torch.autograd.gradcheck(
+        lambda z: factor * curve_loss(z, target, IMAE(8.0), **options), logits
+    )
+    (ours,) = torch.autograd.grad(scaled, logits)
+    (plain,) = torch.autograd.grad(constant, logits)
+    torch.testing.assert_close(ours, factor * plain)

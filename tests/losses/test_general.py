@@ -391,3 +391,47 @@ def test_autocast_gives_float32(name, logits):
         result = loss(half, TARGET)
     assert result.dtype == torch.float32
     torch.testing.assert_close(result, loss(half.float(), TARGET))
+
+
+ZEROS = torch.tensor([[0.7, 0.3, 0.0], [0.0, 1.0, 0.0], [0.0, 0.2, 0.8]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("correct", [forward_correction, backward_correction])
+def test_a_learned_matrix_with_zeros_has_the_gradient_of_the_formula(correct):
+    logits = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    target = torch.tensor([0, 1, 2, 1])
+    matrix, plain = ZEROS.clone().requires_grad_(), ZEROS.clone().requires_grad_()
+    correct(logits, target, matrix, reduction="sum").backward()
+    p = logits.softmax(1)
+    if correct is forward_correction:
+        loss = -sum((p[row] @ plain[:, y]).log() for row, y in enumerate(target.tolist()))
+    else:
+        inverse = torch.linalg.inv(plain)
+        loss = -sum(inverse[y] @ p[row].log() for row, y in enumerate(target.tolist()))
+    loss.backward()
+    torch.testing.assert_close(matrix.grad, plain.grad)
+    assert matrix.grad[ZEROS == 0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("size", [0.0, 30.0, 1e4])
+def test_forward_correction_is_finite_where_only_an_impossible_class_is_likely(size):
+    logits = torch.tensor([[0.0, 0.0, size], [-math.inf, 0.0, size]], requires_grad=True)
+    matrix = ZEROS.float().requires_grad_()
+    losses = forward_correction(logits, torch.tensor([0, 1]), matrix, reduction="none")
+    losses.sum().backward()
+    assert losses[0].item() == pytest.approx(
+        size + math.log(1 / 0.7) if size else 1.45529, abs=1e-2
+    )
+    assert losses.isfinite().all()
+    assert logits.grad.isfinite().all()
+    assert matrix.grad.isfinite().all()
+
+
+def test_a_label_that_no_class_can_get_has_an_infinite_loss_and_no_nan():
+    matrix = torch.tensor([[1.0, 0.0], [1.0, 0.0]], requires_grad=True)
+    logits = torch.zeros(1, 2, requires_grad=True)
+    loss = forward_correction(logits, torch.tensor([1]), matrix)
+    loss.backward()
+    assert loss.item() == math.inf
+    assert logits.grad.isfinite().all()
+    assert matrix.grad.isfinite().all()

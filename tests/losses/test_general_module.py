@@ -105,3 +105,14 @@ def test_compiles_whole(name):
     result = compiled(LOGITS, TARGET)
     torch._dynamo.reset()
     torch.testing.assert_close(result, module(LOGITS, TARGET))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_matrix_in_half_precision_is_taken(dtype, backward):
+    matrix = torch.full((10, 10), 0.04).fill_diagonal_(0.64)
+    logits, target = torch.randn(4, 10), torch.arange(4)
+    half = CorrectedLoss(matrix, backward=backward).to(dtype)(logits.to(dtype), target)
+    whole = CorrectedLoss(matrix, backward=backward)(logits, target)
+    assert half.dtype == dtype
+    torch.testing.assert_close(half.float(), whole, rtol=0.05, atol=0.05)

@@ -278,3 +278,65 @@ def test_what_does_not_fit_is_refused(arguments, options, kind, message):
     features, classes, target = arguments
     with pytest.raises(kind, match=message):
         linear_curve_loss(features, classes, target, CCE(), **options)
+
+
+FROZEN = [("features",), ("weight",), ("bias",), ("features", "bias")]
+
+
+@pytest.mark.parametrize("frozen", FROZEN, ids="-".join)
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_second_derivatives_with_frozen_inputs(frozen, reduction, generator):
+    def inputs():
+        made = {
+            "features": torch.randn(5, 3, dtype=torch.float64, generator=generator.manual_seed(1)),
+            "weight": torch.randn(4, 3, dtype=torch.float64, generator=generator),
+            "bias": torch.randn(4, dtype=torch.float64, generator=generator),
+        }
+        return {name: each.requires_grad_(name not in frozen) for name, each in made.items()}
+
+    def second(loss):
+        given = inputs()
+        free = [each for name, each in given.items() if name not in frozen]
+        value = loss(given["features"], given["weight"], given["bias"]).sum()
+        first = torch.autograd.grad(value, free, create_graph=True)
+        return torch.autograd.grad(sum(each.square().sum() for each in first), free)
+
+    target = torch.tensor([0, 3, 1, 2, 2])
+    fused = second(
+        lambda x, w, b: linear_curve_loss(x, w, target, IMAE(8.0), b, reduction=reduction)
+    )
+    plain = second(
+        lambda x, w, b: curve_loss(
+            torch.nn.functional.linear(x, w, b), target, IMAE(8.0), reduction=reduction
+        )
+    )
+    for ours, expected in zip(fused, plain, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_batched_gradients_agree(reduction, generator):
+    features = torch.randn(5, 3, generator=generator).requires_grad_()
+    classifier = torch.randn(4, 3, generator=generator).requires_grad_()
+    target = torch.tensor([0, 3, 1, 2, 2])
+    results = []
+    for loss in (
+        linear_curve_loss(features, classifier, target, IMAE(8.0), reduction=reduction),
+        curve_loss(features @ classifier.t(), target, IMAE(8.0), reduction=reduction),
+    ):
+        seeds = torch.eye(loss.numel()).view(-1, *loss.shape) * 3
+        inputs = (features, classifier)
+        results.append(torch.autograd.grad(loss, inputs, seeds, is_grads_batched=True))
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def test_a_parameter_of_the_curve_is_trained(generator):
+    T = torch.nn.Parameter(torch.tensor(2.0))
+    features = torch.randn(5, 3, generator=generator)
+    classifier = torch.randn(4, 3, generator=generator)
+    target = torch.tensor([0, 3, 1, 2, 2])
+    linear_curve_loss(features, classifier, target, IMAE(T)).backward()
+    given, T.grad = T.grad, None
+    curve_loss(features @ classifier.t(), target, IMAE(T)).backward()
+    torch.testing.assert_close(given, T.grad)

@@ -47,6 +47,7 @@ MODULES = [
     AGCELoss(a=1.0, q=0.5),
     DMLoss(beta=4.0, lam=1.5),
     ICCELoss(T=1.0),
+    imae.SharpGCELoss(T=3.0, q=0.8),
     ForwardSymmetricLoss(rate=0.2, num_classes=4),
 ]
 LOGITS = torch.randn(6, 4, generator=torch.Generator().manual_seed(4))
@@ -363,3 +364,78 @@ def test_inference_mode():
         losses = [module(LOGITS, TARGET) for module in TRANSFORMED]
     for loss, module in zip(losses, TRANSFORMED, strict=True):
         torch.testing.assert_close(loss.clone(), module(LOGITS, TARGET))
+
+
+@pytest.mark.parametrize("make", [CCELoss, IMAELoss, GCELoss])
+def test_class_weights_may_be_a_list(make):
+    weights = [1.0, 2.0, 0.5, 1.0]
+    expected = with_gradient(make(weight=torch.tensor(weights)))
+    torch.testing.assert_close(with_gradient(make(weight=weights)), expected)
+    plain = curve_loss(LOGITS, TARGET, make().curve, weight=weights)
+    torch.testing.assert_close(plain, expected[0])
+
+
+@pytest.mark.parametrize("weight", [["a", "b"], 3 * [None], [[1.0], [2.0, 3.0]]])
+def test_class_weights_that_are_not_numbers_are_refused(weight):
+    with pytest.raises(ArgumentError, match="weight must be a tensor or a list of one number"):
+        IMAELoss(weight=weight)
+
+
+def gradient_of_parameter(curve, *, compiled=False, **options):
+    T = torch.nn.Parameter(torch.tensor(2.0))
+    module = CurveLoss(curve(T), **options)
+    assert list(module.parameters()) == [T]
+    call = torch.compile(module, backend="eager") if compiled else module
+    logits = LOGITS.clone().requires_grad_()
+    call(logits, TARGET).backward()
+    return T.grad, logits.grad
+
+
+@TORCH_WARNS
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("curve", [IMAE, lambda T: Sum((CCE(), Scale(IMAE(T), 0.5)))])
+def test_a_parameter_of_the_curve_is_trained(curve, compiled):
+    of_T, of_logits = gradient_of_parameter(curve, compiled=compiled)
+    step = 1e-3
+    above, below = (
+        curve_loss(LOGITS.double(), TARGET, curve(2.0 + sign * step)) for sign in (1, -1)
+    )
+    torch.testing.assert_close(of_T.double(), (above - below) / (2 * step), rtol=1e-4, atol=1e-6)
+    _, expected = with_gradient(CurveLoss(curve(2.0)))
+    torch.testing.assert_close(of_logits, expected)
+
+
+def test_a_parameter_of_the_curve_moves_and_is_saved_with_the_module():
+    module = IMAELoss(T=torch.nn.Parameter(torch.tensor(2.0)))
+    module.load_state_dict({name: torch.tensor(5.0) for name in module.state_dict()})
+    assert module.curve.T.item() == 5.0
+    assert copy.deepcopy(module).curve.T.item() == 5.0
+    assert module.double().curve.T.dtype == torch.float64
+    twin = copy.deepcopy(module)
+    assert next(twin.parameters()) is twin.curve.T
+
+
+@pytest.mark.parametrize("module", TRANSFORMED, ids=without_address)
+def test_batched_gradients_agree(module):
+    logits = LOGITS.clone().requires_grad_()
+    losses = module(logits, TARGET).reshape(-1)
+    seeds = torch.eye(len(losses)).repeat(2, 1) * 3
+    (batched,) = torch.autograd.grad(losses, logits, seeds, is_grads_batched=True)
+    for seed, gradient in zip(seeds, batched, strict=True):
+        again = LOGITS.clone().requires_grad_()
+        (one,) = torch.autograd.grad(module(again, TARGET).reshape(-1), again, seed)
+        torch.testing.assert_close(gradient, one)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("module", TRANSFORMED, ids=without_address)
+def test_a_vectorised_jacobian_agrees(module, create_graph):
+    def loss(z):
+        return module(z, TARGET)
+
+    jacobian = torch.autograd.functional.jacobian
+    logits = LOGITS.clone().requires_grad_()
+    plain = jacobian(loss, logits, create_graph=create_graph)
+    fast = jacobian(loss, logits, vectorize=True, create_graph=create_graph)
+    torch.testing.assert_close(fast, plain)

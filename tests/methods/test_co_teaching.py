@@ -209,3 +209,15 @@ def test_options_out_of_range_are_refused(option, outside, inside):
 
 def test_its_text_shows_the_options():
     assert "rate=0.2, gradual=0.25, exponent=1.0" in repr(CoTeaching(rate=0.2))
+
+
+def test_rows_of_weight_0_are_neither_chosen_nor_counted():
+    method = CoTeaching(rate=0.5, gradual=1.0)
+    target = torch.zeros(4, dtype=torch.int64)
+    method.start(Facts(target, 2, num_epochs=2, seed=0))
+    method.start_epoch(2)  # half of the rows is kept
+    logits = torch.tensor([[9.0, 0.0], [8.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    weight = torch.tensor([0.0, 0.0, 1.0, 1.0])  # the easiest two do not count
+    losses = method(Rows(logits, target, torch.arange(4), other_logits=(logits,), weight=weight))
+    own = torch.nn.functional.cross_entropy(logits[2:3], target[:1])
+    assert losses.tolist() == pytest.approx([0, 0, 4 * own.item(), 0])

@@ -182,3 +182,36 @@ def test_options_out_of_range_are_refused():
     with pytest.raises(ArgumentError, match="update_from must be under first_stage"):
         JointOptim(first_stage=0.5, update_from=0.5)
     JointOptim(first_stage=0.5, update_from=0.499)
+
+
+def test_rows_of_weight_0_do_not_count_in_the_mean_prediction():
+    labels = torch.tensor([0, 1, 2])
+    logits = torch.randn(3, 3, generator=torch.Generator().manual_seed(3))
+    weight = torch.tensor([1.0, 2.0, 0.0])
+
+    def gradient(given, counts, rows):
+        method = JointOptim()
+        method.start(Facts(labels, 3, num_epochs=100, seed=0))
+        leaf = given.clone().requires_grad_()
+        losses = method(Rows(leaf, labels[rows], rows, weight=counts))
+        (losses * counts).sum().backward()
+        return leaf.grad
+
+    all_rows = gradient(logits, weight, torch.arange(3))
+    written_out = torch.tensor([0, 1, 1])
+    expected = gradient(logits[written_out], torch.ones(3), written_out)
+    torch.testing.assert_close(all_rows[0], expected[0])
+    torch.testing.assert_close(all_rows[1], expected[1] + expected[2])
+    assert all_rows[2].abs().sum() == 0
+
+
+@pytest.mark.parametrize("weight", [[0.0, 0.0], [1.0, 0.0]])
+def test_extreme_rows_of_weight_0_leave_no_nan(weight):
+    labels, weight = torch.tensor([0, 1]), torch.tensor(weight)
+    method = JointOptim()
+    method.start(Facts(labels, 2, num_epochs=100, seed=0))
+    logits = torch.tensor([[200.0, 0.0], [0.0, 200.0]], requires_grad=True)
+    losses = method(Rows(logits, labels, torch.arange(2), weight=weight))
+    (losses * weight).sum().backward()
+    assert losses.isfinite().all()
+    assert logits.grad.isfinite().all()

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from imae.curves import IMAE
 from imae.errors import ArgumentError
-from imae.losses import bound_logits, curve_loss
+from imae.losses import bound_logits, cap_logits, curve_loss
 from imae.methods import Facts, Rows, Trimmed
 
 NUM_ROWS, NUM_CLASSES, NUM_EPOCHS = 14, 3, 6
@@ -116,7 +116,7 @@ def test_normalised_the_mean_weight_of_the_kept_rows_is_one():
     method.is_kept[1] = False
     logits = torch.randn(4, NUM_CLASSES, generator=torch.Generator().manual_seed(0))
     logits = (9 * logits).requires_grad_()
-    losses = method(Rows(logits, LABELS[:4], torch.arange(4)))
+    losses = method(Rows(method.output()(logits), LABELS[:4], torch.arange(4)))
     (gradient,) = torch.autograd.grad(losses.mean(), logits)
     kept = torch.tensor([0, 2, 3])
     expected = curve_loss(
@@ -127,15 +127,18 @@ def test_normalised_the_mean_weight_of_the_kept_rows_is_one():
     assert gradient[1].tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize(("bound", "expected"), [(None, [False, True]), (5.0, [True, False])])
-def test_rows_are_ranked_by_what_the_loss_sees(bound, expected):
-    # The second row has the larger margin until its long vector is shortened.
+def test_the_limits_of_the_logits_are_steps_of_the_model():
     logits = torch.tensor([[2.0, 0.0, 0.0], [30.0, 27.0, 0.0]])
-    method = Trimmed(keep=0.5, warm_up=0.5, bound=bound)
-    labels = torch.zeros(2, dtype=torch.int64)
-    method.start(Facts(labels, 3, num_epochs=2, seed=0, predict=lambda: logits))
-    method.end_epoch(0)
-    assert method.is_kept.tolist() == expected
+    assert torch.equal(Trimmed(bound=5.0).output()(logits), bound_logits(logits, 5.0))
+    assert torch.equal(Trimmed(cap=0.7).output()(logits), cap_logits(logits, 0.7))
+    assert Trimmed().output() is None
+
+
+def test_the_weight_at_chance_is_one():
+    method = started(loss="imae:T=8", normalize="chance")
+    rows = Rows(torch.zeros(4, NUM_CLASSES, requires_grad=True), LABELS[:4], torch.arange(4))
+    (gradient,) = torch.autograd.grad(method(rows).sum(), rows.logits)
+    torch.testing.assert_close(gradient.abs().sum(1), torch.ones(4))
 
 
 def test_the_mean_is_over_the_kept_rows_of_all_ranks():

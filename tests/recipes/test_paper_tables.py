@@ -15,7 +15,7 @@ def configs(recipe, budget="paper"):
 
 def test_the_clean_cells_have_known_truth_and_a_small_t():
     by_name = configs("cifar10")
-    assert len(by_name) == 5 * 6 + len(METHODS) + 1  # trimming with IMAE
+    assert len(by_name) == 5 * 8 + len(METHODS) + 1  # trimming with IMAE
     assert by_name["resnet20-40-elr"].method.name == "elr"
     assert by_name["resnet20-0-cce"].noise == "symmetric:0.0"
     assert by_name["resnet20-0-imae"].method.arguments == {"T": 0.5}
@@ -36,7 +36,10 @@ def test_features_of_cifar10_have_every_method_under_every_noise():
 
 def test_optimisers_keep_their_settings_on_features():
     by_name = {name: each.optimizer for name, each in configs("optimisers", "features").items()}
-    assert (by_name["adam-0.005-1-gce"].name, by_name["adam-0.005-1-gce"].lr) == ("adam", 0.005)
+    assert (by_name["adam-0.005-1-gce"].name, by_name["adam-0.005-1-gce"].lr) == (
+        "adam_caffe",
+        0.005,
+    )
     assert by_name["sgd-cce"].lr == 0.01
 
 
@@ -48,7 +51,7 @@ def test_the_noise_trades_classes_within_a_coarse_class():
 
 def test_every_method_of_the_table_at_every_rate():
     by_name = configs("cifar100_symmetric")
-    assert len(by_name) == 48
+    assert len(by_name) == 56
     assert by_name["60-d2l"].noise == "symmetric:0.6"
     assert {config.model.name for config in by_name.values()} == {"resnet44"}
 
@@ -62,9 +65,13 @@ def test_the_protocol_of_the_literature():
 
 def test_the_six_settings_of_the_table():
     by_name = {name: each.optimizer for name, each in configs("optimisers").items()}
-    assert len(by_name) == 30
+    assert len(by_name) == 42
     settings = {
-        name.removesuffix("-gce"): (each.name, each.lr, each.delta if each.name == "adam" else None)
+        name.removesuffix("-gce"): (
+            each.name,
+            each.lr,
+            each.delta if each.name == "adam_caffe" else None,
+        )
         for name, each in by_name.items()
         if name.endswith("-gce")
     }
@@ -72,9 +79,9 @@ def test_the_six_settings_of_the_table():
         "sgd": ("sgd", 0.01, None),
         "momentum": ("momentum", 0.01, None),
         "nesterov": ("nesterov", 0.01, None),
-        "adam-0.01-0.1": ("adam", 0.01, 0.1),
-        "adam-0.005-0.1": ("adam", 0.005, 0.1),
-        "adam-0.005-1": ("adam", 0.005, 1.0),
+        "adam-0.01-0.1": ("adam_caffe", 0.01, 0.1),
+        "adam-0.005-0.1": ("adam_caffe", 0.005, 0.1),
+        "adam-0.005-1": ("adam_caffe", 0.005, 1.0),
     }
     assert {by_name[name].momentum for name in ("momentum-cce", "nesterov-imae")} == {0.9}
     assert {each.weight_decay for each in by_name.values()} == {1e-4}

@@ -87,7 +87,7 @@ def test_the_method_is_built_once_a_run(tmp_path, monkeypatch):
     build = METHODS.build
     monkeypatch.setattr(METHODS, "build", lambda *a, **b: built.append(a) or build(*a, **b))
     setup(config, build_fabric(config.machine), QuietDisplay())
-    assert built == [("imae_stable",)]
+    assert built == [("imae_capped",)]
 
 
 @pytest.mark.parametrize(

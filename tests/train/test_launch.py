@@ -83,7 +83,7 @@ def test_a_run_writes_everything_down(configure):
     assert final["test_accuracy"] > 0.6
     assert folder.progress()["status"] == "finished"
     assert folder.env()["threads"] == 1
-    assert folder.config()["method"]["name"] == "imae_stable"
+    assert folder.config()["method"]["name"] == "imae_capped"
     assert folder.config()["model"]["name"] == "small_cnn"
     assert folder.epochs() == [1, 2, 3]
     assert len((run.path / "history.csv").read_text().splitlines()) == 4
@@ -608,7 +608,7 @@ def test_a_process_that_dies_ends_the_run_with_a_line(configure, tmp_path):
 
 def test_the_default_folder_is_named_after_data_and_method(configure):
     name = default_folder(configure(data={"name": "a b/my photos!"}))
-    assert name.startswith("runs/my-photos-imae_stable-")
+    assert name.startswith("runs/my-photos-imae_capped-")
 
 
 def test_history_is_plain_json(configure):

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from imae.train.config import OptimizerConfig
-from imae.train.optim import build_optimizer, set_learning_rate
+from imae.train.optim import CaffeAdam, build_optimizer, set_learning_rate
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,40 @@ def test_parameters_of_the_method_are_trained_without_decay():
     assert optimizer.param_groups[1]["params"] == list(method.parameters())
     set_learning_rate(optimizer, 0.5)
     assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("delta", [1e-8, 0.1, 1.0])
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_the_authors_adam_is_the_solver_of_caffe_written_out(delta, decay):
+    config = OptimizerConfig(name="adam_caffe", lr=0.01, delta=delta, weight_decay=decay)
+    network = torch.nn.Linear(3, 2).double()
+    value = network.weight.detach().clone()
+    optimizer = build_optimizer(config, network, torch.nn.Module())
+    mean, square = torch.zeros_like(value), torch.zeros_like(value)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(1, 6):
+        gradient = torch.randn(2, 3, dtype=torch.float64, generator=generator)
+        network.weight.grad = gradient.clone()
+        optimizer.step()
+        gradient = gradient + decay * value
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        correction = (1 - 0.999**step) ** 0.5 / (1 - 0.9**step)
+        value = value - 0.01 * correction * mean / (square.sqrt() + delta)
+        torch.testing.assert_close(network.weight.detach(), value)
+
+
+def test_the_authors_adam_resumes_where_it_was():
+    def stepped(optimizer, weight, steps):
+        for step in steps:
+            weight.grad = torch.full((1,), 1.0 + step)
+            optimizer.step()
+
+    whole, half = (torch.zeros(1, requires_grad=True) for _ in range(2))
+    stepped(CaffeAdam([whole], lr=0.1, delta=0.1), whole, range(4))
+    first = CaffeAdam([half], lr=0.1, delta=0.1)
+    stepped(first, half, range(2))
+    second = CaffeAdam([half], lr=0.1, delta=0.1)
+    second.load_state_dict(first.state_dict())
+    stepped(second, half, range(2, 4))
+    assert torch.equal(whole, half)

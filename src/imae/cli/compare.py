@@ -15,7 +15,7 @@ from imae.errors import import_extra
 def compare(
     data: str = typer.Argument(..., help="Name of a data set, or a path to your own."),
     losses: str = typer.Option(
-        "cce,mae,gce,imae_stable", help="Losses, separated by commas; `all` for every one."
+        "cce,mae,gce,imae_capped", help="Losses, separated by commas; `all` for every one."
     ),
     seeds: int = typer.Option(3, help="Rounds, each under a seed of its own."),
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
@@ -88,7 +88,7 @@ _SETTINGS = {
     "train": {"epochs": 20},
     "machine": {"threads": 1},
 }
-_LOSSES = ["cce", "mae", "gce", "imae_stable"]
+_LOSSES = ["cce", "mae", "gce", "imae_capped"]
 _SEEDS = 3
 
 

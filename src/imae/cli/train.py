@@ -20,10 +20,15 @@ def train(
         None,
         "--loss",
         "--method",
-        show_default="imae_stable",
+        show_default="imae_capped",
         help="What to optimise; see `imae list methods`.",
     ),
-    T: float | None = typer.Option(None, "--T", help="T of IMAE: how far uncertain rows lead."),
+    T: str | None = typer.Option(
+        None, "--T", help="T of IMAE, how much uncertain rows lead: a number, or auto."
+    ),
+    cap: float | None = typer.Option(
+        None, help="Largest probability that the model gives to a class."
+    ),
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
     noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
     labels: Path | None = typer.Option(
@@ -80,7 +85,8 @@ def train(
         "data.features": features,
         **data_flags(label_column, id_column, drop),
         "method.name": loss,
-        "method.arguments.T": T,
+        "method.arguments.T": _number_or_auto(T),
+        "method.arguments.cap": cap,
         "model.name": model,
         "model.init": init,
         "noise": noise,
@@ -169,3 +175,12 @@ def _report(path: Path, result: dict[str, Any] | None) -> None:
         highlight=False,
         markup=False,
     )
+
+
+def _number_or_auto(T: str | None) -> float | str | None:
+    if T is None or T == "auto":
+        return T
+    try:
+        return float(T)
+    except ValueError:
+        raise ArgumentError(f"--T must be a number or auto, got {T!r}") from None

@@ -4,7 +4,7 @@ from imae._registry import Catalog, Entry, defaults_of, exports
 from imae.curves.classic import CCE, MAE, SL, Focal, ForwardSymmetric
 from imae.curves.curve import Curve
 from imae.curves.gce import AGCE, GCE, TruncatedGCE
-from imae.curves.reweighted import DM, ICCE, IMAE
+from imae.curves.reweighted import DM, ICCE, IMAE, SharpGCE
 from imae.errors import ArgumentError
 
 _IMAE_PAPER = "Wang et al., IMAE for Noise-Robust Learning, 2023"
@@ -51,6 +51,7 @@ CURVES: Catalog[Curve] = Catalog(
             "IMAE with a movable peak",
             "Wang et al., Derivative manipulation, 2019",
         ),
+        _entry(SharpGCE, "Sharp GCE", "GCE with an adjustable variance; a bounded IMAE"),
         _entry(ICCE, "ICCE", "CCE with an adjustable variance", _IMAE_PAPER),
         _entry(
             ForwardSymmetric,

@@ -2,7 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import ClassVar, final
 
 import torch
@@ -40,6 +41,16 @@ class Curve(ABC):
     @abstractmethod
     def slope(self, m: Tensor) -> Tensor:
         """Derivative of the loss at margin ``m``, element by element."""
+
+    def tensors(self) -> Iterator[Tensor]:
+        """The parameters of the curve that are tensors, those of its parts included."""
+        for field in fields(self):  # type: ignore[arg-type]  # leaves are dataclasses
+            value = getattr(self, field.name)
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, Tensor):
+                    yield part
+                elif isinstance(part, Curve):
+                    yield from part.tensors()
 
     def weight(self, p: Tensor) -> Tensor:
         """Weight of an example whose label has probability ``p``, element by element.

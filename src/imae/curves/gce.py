@@ -131,8 +131,10 @@ class AGCE(Curve):
 
     def value(self, m: Tensor) -> Tensor:
         """Loss at margin ``m``."""
+        # In 1 - p, which is small where the label is learned: the difference would cancel there.
         at_one: float = (self.a + 1) ** self.q
-        return (at_one - torch.pow(self.a + torch.sigmoid(m), self.q)) / self.q
+        share = torch.log1p(-torch.sigmoid(-m) / (self.a + 1))
+        return -at_one * torch.expm1(self.q * share) / self.q
 
     def slope(self, m: Tensor) -> Tensor:
         """Derivative of the loss at margin ``m``."""

@@ -12,25 +12,27 @@ from torch import Tensor
 from imae._checks import check_integer, check_interval
 from imae.curves.curve import Curve
 
-# A sigmoid is constant to the last digit of float64 beyond 40; a weight that falls with a small
-# power of p takes a little longer.
-_REACH = 80.0
+# A sigmoid is constant to the last digit of float64 beyond 40, and so is its square root beyond 80.
+REACH = 80.0
 _NUM_PANELS = 10
 _nodes, _weights = np.polynomial.legendre.leggauss(16)
 _PANEL_NODES: list[float] = ((1 + _nodes) / 2).tolist()
 _PANEL_WEIGHTS: list[float] = (_weights / 2).tolist()
 
 
-def integrate_from_zero(f: Callable[[Tensor], Tensor], m: Tensor) -> Tensor:
+def integrate_from_zero(
+    f: Callable[[Tensor], Tensor], m: Tensor, *, reach: float = REACH
+) -> Tensor:
     """The integral of ``f`` from 0 to ``m``, element by element.
 
     Gauss-Legendre with 16 nodes on each of ten panels that halve towards 0, where a function of
-    ``sigmoid(t)`` varies. ``f`` counts as constant beyond ``|t| = 80``. Smooth functions come
-    out to a relative error of about 1e-12 in float64; a jump of ``f`` costs accuracy near it.
+    ``sigmoid(t)`` varies; more panels for a longer reach. Smooth functions have a relative error
+    of about 1e-12 in float64; a jump of ``f`` costs accuracy near it.
 
     Args:
         f: Maps a tensor of any shape to one of the same shape.
         m: Upper ends, any shape.
+        reach: ``f`` is taken as constant beyond ``|t| = reach``.
 
     Returns:
         Integrals, same shape and dtype as ``m``.
@@ -40,12 +42,13 @@ def integrate_from_zero(f: Callable[[Tensor], Tensor], m: Tensor) -> Tensor:
         >>> integrate_from_zero(torch.exp, m)           # exp(m) - 1
         tensor([-0.6321,  6.3891])
     """
-    end = m.clamp(-_REACH, _REACH)
+    end = m.clamp(-reach, reach)
     nodes = m.new_tensor(_PANEL_NODES)
     weights = m.new_tensor(_PANEL_WEIGHTS)
     total = torch.zeros_like(m)
-    low, high = 0.0, 2.0 ** (1 - _NUM_PANELS)
-    for _ in range(_NUM_PANELS):
+    num_panels = _NUM_PANELS + max(0, math.ceil(math.log2(reach / REACH)))
+    low, high = 0.0, 2.0 ** (1 - num_panels)
+    for _ in range(num_panels):
         t = end.unsqueeze(-1) * (low + (high - low) * nodes)
         total = total + (high - low) * (f(t) * weights).sum(-1)
         low, high = high, 2 * high

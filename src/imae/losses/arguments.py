@@ -186,6 +186,12 @@ def reduce_rows(
     return labels.reduce(losses, reduction)
 
 
+def of_label(log_p: Tensor, labels: Labels) -> Tensor:
+    """Entry of the label, shape (N, ...), of log-probabilities, shape (N, C, ...)."""
+    assert labels.index is not None
+    return log_p.gather(1, labels.index.unsqueeze(1)).squeeze(1)
+
+
 def is_plain(*tensors: Tensor) -> bool:
     """Whether ordinary eager tensors are at hand, outside compilation and function transforms."""
     return not (
@@ -195,6 +201,12 @@ def is_plain(*tensors: Tensor) -> bool:
         or torch.autograd.forward_ad._current_level >= 0
         or torch._C._len_torch_dispatch_stack() > 0
     )
+
+
+def is_batched(gradient: Tensor) -> bool:
+    """Whether a gradient stands for several at once, as ``is_grads_batched=True`` passes them."""
+    kinds = torch._C._functorch
+    return kinds.is_legacy_batchedtensor(gradient) or kinds.is_batchedtensor(gradient)
 
 
 def is_autocast(device_type: str) -> bool:

@@ -1,9 +1,59 @@
-"""A bound on the norm of logit vectors, usable before any loss."""
+"""Limits on logits: a largest confidence, or a largest norm, to put before any loss."""
+
+import math
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from imae._checks import check_interval
+from imae.losses.margin import precise
+
+
+def cap_logits(logits: Tensor, cap: float) -> Tensor:
+    """Logits centred and rescaled so that no class has a probability above ``cap``.
+
+    Formula, for C classes, with z' the logits less their mean:
+
+        z' min(1, b / ||z'||_2)
+        b = (log(cap / (1 - cap)) + log(C - 1)) sqrt((C - 1) / C)
+
+    Among the vectors of norm b, the one that is concentrated on a class gives it the largest
+    margin, ``b sqrt(C / (C - 1)) - log(C - 1)``, and b is chosen so that this is the margin of
+    ``cap``. Directions are kept: single logits are never cut. Below the cap the softmax does not
+    change. A row at the cap can still turn, but no loss can make it longer: logits stay bounded
+    whatever the weight at p = 1 is, and every probability stays above a positive number.
+
+    A class with logit -inf stays impossible, and C is the number of the other classes.
+
+    Args:
+        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
+        cap: Largest probability, in (1 / C, 1).
+
+    Returns:
+        Same shape and dtype; NaN where a row has NaN or +inf.
+
+    Raises:
+        ArgumentError: If ``cap`` is not in (1 / C, 1).
+
+    Examples:
+        >>> cap_logits(torch.tensor([[60.0, 0.0, 0.0]]), cap=0.75).softmax(1)
+        tensor([[0.7500, 0.1250, 0.1250]])
+    """
+    dim = min(1, logits.dim() - 1)
+    check_interval("cap", cap, low=1 / logits.shape[dim], high=1, open_low=True, open_high=True)
+    wide = precise(logits)
+    is_impossible = wide == -math.inf
+    number = (~is_impossible).sum(dim, keepdim=True)
+    # At a count of one, where the formula is not finite, the centred vector is 0.
+    rivals = (number - 1).clamp(min=1).to(wide.dtype)
+    margin = math.log(cap) - math.log1p(-cap) + rivals.log()
+    norm = (margin * (rivals / (rivals + 1)).sqrt()).clamp(min=0)
+    unit, largest = _scaled(wide.masked_fill(is_impossible, 0), dim)
+    unit = (unit - unit.sum(dim, keepdim=True) / number).masked_fill(is_impossible, 0)
+    capped = _shortened(unit, largest, norm, dim, otherwise=unit * largest)
+    capped = capped.masked_fill(is_impossible, -math.inf)
+    return capped.to(logits.dtype)
 
 
 def bound_logits(logits: Tensor, norm: float) -> Tensor:
@@ -13,17 +63,16 @@ def bound_logits(logits: Tensor, norm: float) -> Tensor:
 
         z min(1, norm / ||z||_2)
 
-    Directions are kept: single logits are never cut. It bounds every margin by about twice the
-    norm, so a loss whose weight does not vanish at p = 1 can no longer drive logits off to
-    infinity; at p = 0 and p = 1 the push on the length of the vector is taken away, the push on
-    its direction stays. A vector within the bound passes unchanged, gradient included.
+    Directions are kept: single logits are never cut. A vector within the bound passes unchanged,
+    gradient included. What probability the norm allows depends on the number of classes:
+    ``cap_logits`` takes the probability instead. A logit of -inf stays, and is not counted.
 
     Args:
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
         norm: Largest length allowed, positive.
 
     Returns:
-        Same shape and dtype.
+        Same shape and dtype; NaN where a row has NaN or +inf.
 
     Raises:
         ArgumentError: If ``norm`` is not positive.
@@ -34,11 +83,84 @@ def bound_logits(logits: Tensor, norm: float) -> Tensor:
     """
     check_interval("norm", norm, low=0, open_low=True)
     dim = min(1, logits.dim() - 1)
-    wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    # A vector is scaled by its largest entry first: squares of large logits would overflow.
-    largest = wide.detach().abs().amax(dim, keepdim=True)
-    unit = wide / largest.masked_fill(largest == 0, 1)
+    wide = precise(logits)
+    is_impossible = wide == -math.inf
+    unit, largest = _scaled(wide.masked_fill(is_impossible, 0), dim)
+    bounded = _shortened(unit, largest, wide.new_tensor(norm), dim, otherwise=wide)
+    return bounded.masked_fill(is_impossible, -math.inf).to(logits.dtype)
+
+
+def _scaled(vector: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """A vector divided by its largest entry, so that its square is finite; and that entry."""
+    largest = vector.detach().abs().amax(dim, keepdim=True)
+    return vector / largest.masked_fill(largest == 0, 1), largest
+
+
+def _shortened(unit: Tensor, scale: Tensor, norm: Tensor, dim: int, *, otherwise: Tensor) -> Tensor:
+    """The vector of this norm in a direction where ``unit * scale`` is longer."""
     length = torch.linalg.vector_norm(unit, dim=dim, keepdim=True)
-    is_long = largest * length.detach() > norm
-    shrunk = unit * (norm / length.masked_fill(~is_long, 1))
-    return torch.where(is_long, shrunk, wide).to(logits.dtype)
+    is_long = scale * length.detach() > norm
+    shortened = unit * (norm / length.masked_fill(~is_long, 1))
+    return torch.where(is_long | scale.isinf(), shortened, otherwise)
+
+
+class LogitLimit(nn.Module):
+    """What the last steps share: a name and a limit, for files that describe a model."""
+
+    name: ClassVar[str]
+
+    def __init__(self, limit: float) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def extra_repr(self) -> str:
+        """The limit, for ``repr``."""
+        return f"{self.name}={self.limit}"
+
+
+class CappedLogits(LogitLimit):
+    """The last step of a model whose confidence is capped; see ``imae.cap_logits``.
+
+    A cap belongs to the model and not only to its loss: put this step after the last layer, and
+    predictions have the probabilities that the loss has seen.
+
+    Args:
+        cap: Largest probability of a class, in (0, 1), above 1 / C.
+
+    Examples:
+        >>> model = nn.Sequential(nn.Linear(4, 10), CappedLogits(0.75))
+        >>> bool(model(100 * torch.randn(8, 4)).softmax(1).max() < 0.7501)
+        True
+    """
+
+    name = "cap"
+
+    def __init__(self, cap: float) -> None:
+        check_interval("cap", cap, low=0, high=1, open_low=True, open_high=True)
+        super().__init__(cap)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Capped logits, shape of ``logits``."""
+        return cap_logits(logits, self.limit)
+
+
+class BoundedLogits(LogitLimit):
+    """The last step of a model whose logits have a bounded norm; see ``imae.bound_logits``.
+
+    Args:
+        norm: Largest length of a logit vector, positive.
+
+    Examples:
+        >>> BoundedLogits(5.0)(torch.tensor([[6.0, 8.0]]))
+        tensor([[3., 4.]])
+    """
+
+    name = "bound"
+
+    def __init__(self, norm: float) -> None:
+        check_interval("bound", norm, low=0, open_low=True, open_high=True)
+        super().__init__(norm)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Bounded logits, shape of ``logits``."""
+        return bound_logits(logits, self.limit)

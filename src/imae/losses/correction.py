@@ -10,6 +10,7 @@ from imae.losses.arguments import Labels, as_class_weight, is_plain, reduce_rows
 
 # Beyond this the inverse of a transition matrix is rounding error.
 LARGEST_CONDITION = 1e6
+_LARGEST_EXPONENT = 80.0
 
 
 def forward_correction(
@@ -54,8 +55,15 @@ def forward_correction(
 
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
         assert labels.index is not None
-        to_label = transition.to(log_p).log().t()[labels.index].movedim(-1, 1)
-        return -torch.logsumexp(log_p + to_label, 1)
+        to_label = transition.to(log_p).t()[labels.index].movedim(-1, 1)
+        # Not the logarithm of the matrix: its derivative at an entry of 0 is infinite. The largest
+        # possible term is factored out; what is impossible and larger must not overflow.
+        possible = log_p.detach().masked_fill(to_label == 0, -torch.inf)
+        shift = possible.amax(1, keepdim=True).clamp(min=torch.finfo(log_p.dtype).min)
+        total = ((log_p - shift).clamp(max=_LARGEST_EXPONENT).exp() * to_label).sum(1)
+        is_impossible = total == 0
+        losses = -total.masked_fill(is_impossible, 1).log() - shift.squeeze(1)
+        return losses.masked_fill(is_impossible, torch.inf)
 
     return reduce_rows(
         logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
@@ -109,8 +117,9 @@ def backward_correction(
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
         assert labels.index is not None
         shares: Tensor = inverse.to(log_p)[labels.index].movedim(-1, 1)
-        # A class that has no share adds 0, also where it is impossible, and not 0 * inf.
-        return -(shares * log_p.masked_fill(shares == 0, 0)).sum(1)
+        # An impossible class that has no share adds 0, and not 0 * inf.
+        is_void = (shares == 0) & (log_p == -torch.inf)
+        return -(shares * log_p.masked_fill(is_void, 0)).sum(1)
 
     return reduce_rows(
         logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
@@ -175,6 +184,8 @@ def _check_transition(transition: Tensor, logits: Tensor) -> None:
         )
     if not is_plain(transition):
         return
-    sums = transition.cpu().double().sum(1)  # not every device has double precision
-    if bool((transition < 0).any()) or not torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+    sums = transition.detach().cpu().double().sum(1)  # not every device has double precision
+    rounding = torch.finfo(transition.dtype).resolution  # of half precision, above all
+    is_one = torch.allclose(sums, torch.ones_like(sums), rtol=rounding, atol=1e-4)
+    if bool((transition < 0).any()) or not is_one:
         raise ArgumentError("transition must hold probabilities whose rows sum to 1")

@@ -14,9 +14,12 @@ from imae.losses.arguments import (
     is_plain,
     refuse_classes_out_of_range,
 )
+from imae.losses.bound import cap_logits
 from imae.losses.kernel import kernel_loss
 from imae.losses.margin import (
     batch_weight,
+    chance_weight,
+    is_trainable,
     margin,
     margins,
     precise,
@@ -24,7 +27,7 @@ from imae.losses.margin import (
     weight_at_margin,
 )
 
-NORMALIZATIONS = (None, "batch")
+NORMALIZATIONS = (None, "batch", "chance")
 
 
 def curve_loss(
@@ -37,6 +40,7 @@ def curve_loss(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
     normalize: str | None = None,
+    cap: float | None = None,
 ) -> Tensor:
     """The loss of a curve, with the arguments of ``torch.nn.functional.cross_entropy``.
 
@@ -62,8 +66,12 @@ def curve_loss(
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
         label_smoothing: Part of the label spread evenly over all classes, in [0, 1].
-        normalize: "batch" divides by the batch's mean weight (a constant for the gradient), so
-            that the mean weight is 1 and a learning rate carries over from curve to curve.
+        normalize: "chance" divides by the weight at p = 1 / C, a constant, so that a learning
+            rate carries over from curve to curve; "batch" divides by the mean weight of the batch
+            (a constant for the gradient), so that the mean weight is 1.
+        cap: Largest probability of a class, in (1 / C, 1): the loss sees
+            ``imae.cap_logits(logits, cap)``. A model that is trained so should end in
+            ``imae.CappedLogits(cap)`` for its predictions to have these probabilities.
 
     Returns:
         A scalar, or with ``reduction="none"`` the shape of the class targets, dtype of
@@ -93,13 +101,16 @@ def curve_loss(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
+    if cap is not None:
+        labels = replace(labels, logits=cap_logits(precise(labels.logits), cap))
     if not is_plain(logits, target):
         return _composite(labels, curve, reduction, label_smoothing, normalize)
     num_classes = labels.logits.shape[1]
     if labels.index is not None and label_smoothing == 1:  # no label is looked up on the way
         refuse_classes_out_of_range(target, num_classes, ignore_index)
     try:
-        if label_smoothing == 0 and labels.index is not None and _has_gradient(logits):
+        is_simple = label_smoothing == 0 and labels.index is not None and not is_trainable(curve)
+        if is_simple and _has_gradient(logits):
             return _fast(labels, curve, reduction, normalize)
         return _composite(labels, curve, reduction, label_smoothing, normalize)
     except (RuntimeError, IndexError):
@@ -118,8 +129,12 @@ def _fast(labels: Labels, curve: Curve, reduction: str, normalize: str | None) -
     total = labels.total_scale() if reduction == "mean" else 1
     row_scale = labels.row_scale()
     scale: Tensor | float = 1 / total
+    if normalize == "chance":
+        scale = scale / chance_weight(curve, logits)
     if row_scale is not None:
         scale = (row_scale * scale).masked_fill(row_scale == 0, 0)
+    elif isinstance(scale, Tensor):
+        scale = scale.expand_as(index)
     if logits.dim() > 3:
         logits, index = logits.flatten(2), index.flatten(1)
         scale = scale.flatten(1) if isinstance(scale, Tensor) else scale
@@ -128,7 +143,7 @@ def _fast(labels: Labels, curve: Curve, reduction: str, normalize: str | None) -
         index,
         curve,
         scale=scale,
-        normalize=normalize is not None,
+        normalize=normalize == "batch",
         total=reduction != "none",
     )
     if reduction == "none":
@@ -148,7 +163,9 @@ def _composite(
     """The same loss in operations that every transform of torch can take apart."""
     labels = replace(labels, logits=precise(labels.logits))
     losses, weights = _rows(labels, curve, label_smoothing)
-    if normalize is not None:
+    if normalize == "chance":
+        losses = losses / chance_weight(curve, labels.logits)
+    elif normalize == "batch":
         total = labels.total_scale()
         valid = weights if labels.is_valid is None else weights.masked_fill(~labels.is_valid, 0)
         losses = losses / batch_weight(valid.sum() / total)

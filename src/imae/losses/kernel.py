@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from imae.curves.curve import Curve
+from imae.losses.arguments import is_batched
 from imae.losses.margin import batch_weight, margin, precise, value_at_margin
 
 # Elements worked on at once: 8 MiB of float32. Smaller pieces cost more in calls than they save.
@@ -81,7 +82,9 @@ class _CurveLoss(torch.autograd.Function):
         result, ctx.gradient = ctx.gradient, None
         if result is None:
             result, _, _ = _pass(logits, index, ctx.curve, ctx.scale, False)
-        if not ctx.total:
+        if is_batched(gradient):
+            result = result * (gradient if ctx.total else gradient.unsqueeze(1))
+        elif not ctx.total:
             result.mul_(gradient.unsqueeze(1))
         elif gradient.device.type != "cpu" or gradient.item() != 1:
             result.mul_(gradient)

@@ -14,13 +14,14 @@ from imae.errors import ArgumentError
 from imae.losses.arguments import (
     check_labels,
     is_autocast,
+    is_batched,
     is_plain,
     precise_dtype,
     refuse_classes_out_of_range,
 )
 from imae.losses.functional import NORMALIZATIONS, curve_loss
 from imae.losses.kernel import exp_of_others, finish_gradient, silence
-from imae.losses.margin import batch_weight
+from imae.losses.margin import batch_weight, chance_weight, is_trainable
 
 # Logits that exist at one time: 16 MiB of float32. Fewer make the matrix products inefficient.
 _PIECE = 1 << 22
@@ -53,7 +54,7 @@ def linear_curve_loss(
         weight: Factor of each class, shape (C).
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
-        normalize: "batch" divides by the batch's mean weight, as in ``imae.curve_loss``.
+        normalize: "chance" or "batch", as in ``imae.curve_loss``.
 
     Returns:
         A scalar, or with ``reduction="none"`` the shape of ``target``.
@@ -71,7 +72,7 @@ def linear_curve_loss(
     check_choice("normalize", normalize, NORMALIZATIONS)
     _check_shapes(features, class_weight, target, bias)
     rows, row_target = features.flatten(0, -2), target.flatten()
-    if not is_plain(features, class_weight, target):
+    if not is_plain(features, class_weight, target) or is_trainable(curve):
         loss = curve_loss(
             linear(rows, class_weight, bias),
             row_target,
@@ -92,6 +93,8 @@ def linear_curve_loss(
     counts = labels.row_scale()
     if counts is None:
         counts = torch.ones_like(row_target, dtype=precise_dtype(features))
+    if normalize == "chance":
+        total = total * chance_weight(curve, stand_in)
     scale = (counts / total).masked_fill(counts == 0, 0)
     inputs = [rows, class_weight, bias]
     device_type = features.device.type
@@ -100,9 +103,7 @@ def linear_curve_loss(
         inputs = [None if each is None else each.to(half) for each in inputs]
     apply: Callable[..., Tensor] = _LinearCurveLoss.apply
     with torch.autocast(device_type, enabled=False):
-        loss = apply(
-            *inputs, labels.index, curve, scale, reduction != "none", normalize is not None
-        )
+        loss = apply(*inputs, labels.index, curve, scale, reduction != "none", normalize == "batch")
     if reduction == "none":
         loss = loss.view_as(target)
     else:  # no row counts: NaN, and a gradient of 0, as in torch
@@ -140,13 +141,9 @@ class _LinearCurveLoss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         features, class_weight, index, *bias = ctx.saved_tensors
         inputs = [features, class_weight, *bias]
-        if torch.is_grad_enabled():  # the caller will differentiate again
-            logits = linear(features, class_weight, *bias)
-            losses = curve_loss(logits, index, ctx.curve, reduction="none") * ctx.scale
-            losses = losses.sum() if ctx.total else losses
-            results: Sequence[Tensor | None] = torch.autograd.grad(
-                losses, inputs, gradient, create_graph=True, allow_unused=True
-            )
+        if torch.is_grad_enabled() or is_batched(gradient):
+            # The caller will differentiate again, or asks for several gradients at once.
+            results: Sequence[Tensor | None] = _differentiated(ctx, inputs, index, gradient)
         elif ctx.at_once:
             results = [None if g is None else g * gradient for g in ctx.gradients]
         else:
@@ -163,6 +160,19 @@ class _LinearCurveLoss(torch.autograd.Function):
             None if g is None else g.to(t.dtype) for g, t in zip(results, inputs, strict=False)
         ]
         return (*typed, *[None] * (8 - len(typed)))
+
+
+def _differentiated(
+    ctx: Any, inputs: Sequence[Tensor], index: Tensor, gradient: Tensor
+) -> list[Tensor | None]:
+    """The gradients by torch's own rules, on all logits at once; None for frozen inputs."""
+    is_kept = torch.is_grad_enabled()
+    wanted = [each for each in inputs if each.requires_grad]
+    with torch.enable_grad():
+        losses = curve_loss(linear(*inputs), index, ctx.curve, reduction="none") * ctx.scale
+        losses = losses.sum() if ctx.total else losses
+        found = iter(torch.autograd.grad(losses, wanted, gradient, create_graph=is_kept))
+    return [next(found) if each.requires_grad else None for each in inputs]
 
 
 def _sweep(

@@ -121,7 +121,22 @@ def value_at_margin(m: Tensor, curve: Curve) -> Tensor:
         at = m.detach()
         return (curve.value(at) + curve.slope(at) * (m - at)).masked_fill(certain, 0)
     apply: Callable[..., Tensor] = _ValueAtMargin.apply
-    return apply(m, curve).masked_fill(certain, 0)
+    losses = apply(m, curve)
+    if is_trainable(curve):  # a term of 0 that has the derivative by the curve's parameters
+        at_margin = curve.value(m.detach())
+        losses = losses + (at_margin - at_margin.detach())
+    return losses.masked_fill(certain, 0)
+
+
+def is_trainable(curve: Curve) -> bool:
+    """Whether a parameter of the curve is a tensor that asks for a gradient.
+
+    Examples:
+        >>> from imae.curves import IMAE
+        >>> is_trainable(IMAE(T=torch.nn.Parameter(torch.tensor(8.0)))), is_trainable(IMAE(T=8.0))
+        (True, False)
+    """
+    return torch.is_grad_enabled() and any(each.requires_grad for each in curve.tensors())
 
 
 def weight_at_margin(m: Tensor, curve: Curve) -> Tensor:
@@ -135,7 +150,7 @@ def weight_at_margin(m: Tensor, curve: Curve) -> Tensor:
         ``2 |phi'(m)|``, same shape and dtype.
     """
     m = m.detach()
-    return (-2 * curve.slope(m)).masked_fill(m == math.inf, 0)
+    return (-2 * curve.slope(m).detach()).masked_fill(m == math.inf, 0)
 
 
 def batch_weight(
@@ -163,6 +178,26 @@ def batch_weight(
     weight, number = total(sums).unbind()
     # Also where no row counts and the quotient is NaN.
     return torch.where(weight > 0, weight / number, torch.ones_like(weight))
+
+
+def chance_weight(curve: Curve, logits: Tensor) -> Tensor:
+    """A curve's weight at p = 1 / C, where training starts; 1 if that is 0.
+
+    Args:
+        curve: The loss.
+        logits: Shape (N, C, ...), for the number of classes, the dtype and the device.
+
+    Returns:
+        A scalar without a gradient, float32 or float64.
+
+    Examples:
+        >>> from imae.curves import CCE
+        >>> chance_weight(CCE(), torch.zeros(1, 4))     # 2 (1 - 1/4)
+        tensor(1.5000)
+    """
+    rivals = logits.shape[1] - 1
+    m = precise(logits).new_tensor(-math.log(rivals) if rivals else math.inf)
+    return batch_weight(weight_at_margin(m, curve))
 
 
 def precise(logits: Tensor) -> Tensor:

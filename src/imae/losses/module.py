@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from imae._checks import check_choice, check_integer
+from imae._checks import check_choice, check_integer, check_interval
 from imae._registry import exports
 from imae.curves.catalog import CURVES
 from imae.curves.classic import MAE
@@ -16,6 +16,8 @@ from imae.curves.curve import Curve, Scale
 from imae.curves.reweighted import IMAE
 from imae.errors import ArgumentError
 from imae.losses.arguments import REDUCTIONS, as_class_weight
+from imae.losses.auto import AutoT
+from imae.losses.bound import cap_logits
 from imae.losses.functional import NORMALIZATIONS, curve_loss
 
 
@@ -27,6 +29,7 @@ class LossOptions(TypedDict, total=False):
     reduction: str
     label_smoothing: float
     normalize: str | None
+    cap: float | None
 
 
 class CurveLoss(nn.Module):
@@ -38,7 +41,10 @@ class CurveLoss(nn.Module):
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
         label_smoothing: Part of the label spread evenly over all classes, in [0, 1].
-        normalize: "batch" divides by the batch's mean weight; None leaves it.
+        normalize: "chance" divides by the weight at p = 1 / C, "batch" by the mean weight of the
+            batch.
+        cap: Largest probability of a class that the loss sees, in (1 / C, 1); see
+            ``imae.CappedLogits`` for the model's side of it.
 
     Examples:
         >>> import torch
@@ -61,16 +67,23 @@ class CurveLoss(nn.Module):
         reduction: str = "mean",
         label_smoothing: float = 0.0,
         normalize: str | None = None,
+        cap: float | None = None,
     ) -> None:
         super().__init__()
         check_choice("reduction", reduction, REDUCTIONS)
         check_choice("normalize", normalize, NORMALIZATIONS)
+        if cap is not None:
+            check_interval("cap", cap, low=0, high=1, open_low=True, open_high=True)
         self.curve = curve
         self.register_buffer("weight", as_class_weight(weight))
+        for place, tensor in enumerate(curve.tensors()):
+            if isinstance(tensor, nn.Parameter):  # is trained, moved and saved with the module
+                self.register_parameter(f"parameter_{place}", tensor)
         self.ignore_index = ignore_index
         self.reduction = reduction
         self.label_smoothing = label_smoothing
         self.normalize = normalize
+        self.cap = cap
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
@@ -83,11 +96,13 @@ class CurveLoss(nn.Module):
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
             normalize=self.normalize,
+            cap=self.cap,
         )
 
     def extra_repr(self) -> str:
         """The curve and the options, for ``repr``."""
-        return f"{self.curve!r}, reduction={self.reduction!r}, normalize={self.normalize!r}"
+        text = f"{self.curve!r}, reduction={self.reduction!r}, normalize={self.normalize!r}"
+        return text if self.cap is None else f"{text}, cap={self.cap}"
 
 
 class DFTLoss(CurveLoss):
@@ -98,17 +113,49 @@ class DFTLoss(CurveLoss):
 
 
 class IMAELoss(CurveLoss):
-    """Improved MAE as printed in the paper; see ``imae.curves.IMAE``.
+    """Improved MAE; see ``imae.curves.IMAE``.
+
+    As printed in the paper by default. The recommended form caps the confidence, scales by the
+    weight at chance, and lets T follow the training:
+
+        IMAELoss(T="auto", cap=0.75, normalize="chance")
+
+    Args:
+        T: How much the weight varies, in [0, 100]; or "auto", see ``imae.losses.AutoT``: the
+            module then has a state, updated by every call in training mode.
+        options: Those of ``imae.losses.CurveLoss``.
 
     Examples:
         >>> import torch
         >>> criterion = IMAELoss(T=8.0)
         >>> float(criterion(torch.zeros(1, 2), torch.tensor([0])))
         0.0
+        >>> sorted(IMAELoss(T="auto", cap=0.75).state_dict())
+        ['auto.T', 'auto.means', 'auto.num_steps']
     """
 
-    def __init__(self, T: float | Tensor = IMAE.T, **options: Unpack[LossOptions]) -> None:
-        super().__init__(IMAE(T), **options)
+    def __init__(
+        self, T: float | Tensor | Literal["auto"] = IMAE.T, **options: Unpack[LossOptions]
+    ) -> None:
+        if isinstance(T, str) and T != "auto":
+            raise ArgumentError(f"T must be a number or 'auto', got {T!r}")
+        super().__init__(IMAE(0.0) if isinstance(T, str) else IMAE(T), **options)
+        self.auto = AutoT(1.0 if self.cap is None else self.cap) if isinstance(T, str) else None
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
+        if self.auto is not None:
+            self.curve = IMAE(self._observe(self.auto, logits.detach(), target))
+        return super().forward(logits, target)
+
+    def _observe(self, auto: AutoT, logits: Tensor, target: Tensor) -> Tensor:
+        if logits.dim() == 1:
+            logits, target = logits.unsqueeze(0), target.unsqueeze(0)
+        if self.cap is not None:
+            logits = cap_logits(logits, self.cap)
+        if target.is_floating_point():
+            return auto.observe(logits, target.argmax(1))
+        return auto.observe(logits, target, target != self.ignore_index)
 
 
 def _module_of(curve: Callable[..., Curve], title: str) -> type[CurveLoss]:

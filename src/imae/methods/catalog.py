@@ -10,23 +10,19 @@ from torch import Tensor
 
 from imae._registry import Catalog, Entry, defaults_of, exports
 from imae.curves.catalog import CURVES
-from imae.curves.classic import MAE
-from imae.curves.curve import Scale
 from imae.curves.reweighted import IMAE
-from imae.losses.general import (
-    bootstrap_loss,
-    label_smoothing_loss,
-    normalized_cross_entropy,
-    reverse_cross_entropy,
-)
+from imae.losses.auto import AutoT
+from imae.losses.general import bootstrap_loss, eps_softmax_loss, label_smoothing_loss
+from imae.losses.normalized import asymmetric_mse, nce_mae_loss, nce_rce_loss
 from imae.methods.active_bias import ActiveBias
+from imae.methods.anl import ActiveNegative
 from imae.methods.co_teaching import CoTeaching
 from imae.methods.correction import BackwardCorrection, ForwardCorrection
 from imae.methods.d2l import D2L
 from imae.methods.elr import ELR
 from imae.methods.joint_optim import JointOptim
 from imae.methods.l2rw import LearningToReweight
-from imae.methods.loss_method import CurveMethod, LossMethod
+from imae.methods.loss_method import AuthorsIMAE, CurveMethod, LossMethod
 from imae.methods.masking import Masking
 from imae.methods.method import Method
 from imae.methods.pruning import Trimmed, TruncatedGCEMethod
@@ -36,6 +32,7 @@ CURVE_OPTIONS: Mapping[str, Any] = defaults_of(CurveMethod)
 
 _REED = "Reed et al., Training deep neural networks on noisy labels with bootstrapping, 2015"
 _MA = "Ma et al., Normalized loss functions for deep learning with noisy labels, ICML 2020"
+_WANG_JAL = "Wang et al., Joint asymmetric loss for learning with noisy labels, ICCV 2025"
 _PATRINI = "Patrini et al., Making deep neural networks robust to label noise, CVPR 2017"
 _IMAE = "Wang et al., IMAE for Noise-Robust Learning, 2023; the two options are ours"
 
@@ -57,6 +54,9 @@ def _curve_entry(
 ) -> Entry[Method]:
     def build(**arguments: Any) -> Method:
         options = {option: arguments.pop(option) for option in CURVE_OPTIONS}
+        if curve == IMAE.name and arguments == {"T": "auto"}:
+            cap = options["cap"]
+            return CurveMethod(AutoT(1.0 if cap is None else cap), **options)
         return CurveMethod(CURVES.build(curve, **arguments), **options)
 
     defaults = {**CURVES.find(curve).defaults, **CURVE_OPTIONS, **defaults}
@@ -89,33 +89,23 @@ def _loss_entry(
     return Entry(name, build, summary, reference, {**own, **defaults}, title)
 
 
-def _nce_mae(
-    logits: Tensor, target: Tensor, *, alpha: float = 1.0, beta: float = 1.0, reduction: str
-) -> Tensor:
-    passive = Scale(MAE(), beta)
-    return normalized_cross_entropy(
-        logits, target, scale=alpha, passive=passive, reduction=reduction
-    )
-
-
-def _nce_rce(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    A: float = -4.0,  # noqa: N803
-    reduction: str,
-) -> Tensor:
-    passive = reverse_cross_entropy(A=A, factor=beta)
-    return normalized_cross_entropy(
-        logits, target, scale=alpha, passive=passive, reduction=reduction
-    )
+def _imae_authors(T: float = IMAE.T) -> Method:  # type: ignore[assignment]
+    return CurveMethod(AuthorsIMAE(T), normalize="batch")
 
 
 METHODS: Catalog[Method] = Catalog(
     "method",
     (
+        _curve_entry(
+            "imae_capped",
+            IMAE.name,
+            "IMAE, capped",
+            "IMAE with the confidence capped and T chosen in training: recommended",
+            "Wang et al., IMAE for Noise-Robust Learning, 2023; the cap and the T are ours",
+            T="auto",
+            normalize="chance",
+            cap=0.75,
+        ),
         _curve_entry(
             "imae_stable",
             IMAE.name,
@@ -152,13 +142,49 @@ METHODS: Catalog[Method] = Catalog(
             _REED,
             beta=0.8,
         ),
-        _loss_entry("nce_mae", _nce_mae, "NCE+MAE", "normalised cross entropy with MAE", _MA),
+        _loss_entry("nce_mae", nce_mae_loss, "NCE+MAE", "normalised cross entropy with MAE", _MA),
         _loss_entry(
             "nce_rce",
-            _nce_rce,
+            nce_rce_loss,
             "NCE+RCE",
             "normalised cross entropy with reverse cross entropy",
             _MA,
+        ),
+        _loss_entry(
+            "amse",
+            partial(asymmetric_mse, alpha=0.0),
+            "AMSE",
+            "squared distance from a multiple of the one-hot label",
+            _WANG_JAL,
+        ),
+        _loss_entry(
+            "jal",
+            asymmetric_mse,
+            "JAL-CE",
+            "normalised cross entropy with an asymmetric squared error",
+            _WANG_JAL,
+            alpha=1.0,
+        ),
+        _loss_entry(
+            "eps_softmax",
+            eps_softmax_loss,
+            "CE-eps+MAE",
+            "cross entropy of predictions pushed to one-hot, plus MAE",
+            "Wang et al., Epsilon-softmax, NeurIPS 2024",
+        ),
+        _entry(
+            "anl",
+            ActiveNegative,
+            "ANL-CE",
+            "normalised cross entropy with its negative, and small weights",
+            "Ye et al., Active negative loss functions, NeurIPS 2023",
+        ),
+        _entry(
+            "imae_authors",
+            _imae_authors,
+            "IMAE, authors' code",
+            "IMAE as in the authors' code: stops at p = 1, summed weight 1",
+            "Wang et al., IMAE for Noise-Robust Learning, 2023, and its code",
         ),
         _entry(
             "forward",

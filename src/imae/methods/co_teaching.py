@@ -15,7 +15,7 @@ from imae.methods.method import Method, Rows
 class CoTeaching(Method):
     """Co-teaching: each network learns from the rows that have the smallest loss for the other.
 
-    Formula, with B rows in the batch of all ranks and R of them kept:
+    Formula, with B rows that count in the batch of all ranks and R of them kept:
 
         R   = B (1 - rate min(1, epoch / (gradual num_epochs))^exponent)
         l_i = B / R ([i in S2] l1_i + [i in S1] l2_i)
@@ -80,14 +80,17 @@ class CoTeaching(Method):
                 for logits in (rows.logits, *rows.other_logits)
             ]
         )
-        of_all = self.facts.gather(losses.detach().t()).t()
+        counts = rows.counts().to(losses.dtype)
+        # A row that does not count is never chosen, nor is it one of those to choose from.
+        ranked = losses.detach().masked_fill(counts == 0, torch.inf)
+        of_all = self.facts.gather(ranked.t()).t()
         row_of_all = self.facts.gather(rows.row)
-        num_kept = max(1, round(self._part_kept * len(row_of_all)))
+        num_rows = int((of_all[0] < torch.inf).sum())
+        num_kept = max(1, round(self._part_kept * num_rows))
         smallest = row_of_all[of_all.argsort(dim=1, stable=True)[:, :num_kept]]
         # Rows are identified by position: a rank does not know where its own are among all.
         first, second = (torch.isin(rows.row, chosen) for chosen in smallest)
         is_taught = torch.stack([second, first])
-        counts = rows.counts().to(losses.dtype)
         kept, number = self.facts.total((is_taught * counts).sum(1)), self.facts.total(counts.sum())
         # Rows that do not count may be all that is kept: the batch then teaches nothing.
         scale = number / kept.masked_fill(kept == 0, 1)

@@ -1,6 +1,5 @@
 """Joint optimisation: the network and the labels of the rows are learned together."""
 
-import math
 from typing import final
 
 import torch
@@ -118,25 +117,27 @@ class JointOptim(Method):
             return losses
         p = log_p.exp()
         self.predictions.write(rows.row, p)
-        return losses + self.alpha * self._prior(log_p) - self.beta * (p * log_p).sum(1)
+        prior = self._prior(log_p, rows.counts().to(log_p.dtype))
+        return losses + self.alpha * prior - self.beta * (p * log_p).sum(1)
 
-    def _prior(self, log_p: Tensor) -> Tensor:
+    def _prior(self, log_p: Tensor, counts: Tensor) -> Tensor:
         """Values (B,) whose mean over the rows of all ranks is -sum_k q_k log p_mean_k.
 
         Each row has the whole value, and the part of the gradient that goes through its own
-        prediction; so ranks need each other's mean, and not each other's gradients.
+        prediction; so ranks need each other's mean, and not each other's gradients. Rows count
+        as much as the data say, and one that does not count has the value 0.
         """
-        log_mean = self._log_mean(log_p.detach())
-        share = (log_p - log_mean).exp().mean(1)
-        return share.detach() - share - log_mean.mean()
+        log_mean = self._log_mean(log_p.detach(), counts)
+        ratio = (log_p - log_mean).masked_fill((counts == 0).unsqueeze(1), 0)
+        share = ratio.exp().mean(1)
+        return (share.detach() - share - log_mean.mean()).masked_fill(counts == 0, 0)
 
-    def _log_mean(self, log_p: Tensor) -> Tensor:
+    def _log_mean(self, log_p: Tensor, counts: Tensor) -> Tensor:
         """Logarithm of the mean prediction over all ranks, shape (C,)."""
-        sums = torch.logsumexp(log_p, 0)
         # The number of rows travels with the sums, in one message.
-        mine = torch.cat([sums, sums.new_tensor([math.log(len(log_p))])])
-        whole = torch.logsumexp(self.facts.gather(mine.unsqueeze(0)), 0)
-        return whole[:-1] - whole[-1]
+        terms = torch.cat([log_p, torch.zeros_like(log_p[:, :1])], 1) + counts.log().unsqueeze(1)
+        whole = torch.logsumexp(self.facts.gather(torch.logsumexp(terms, 0).unsqueeze(0)), 0)
+        return whole[:-1] - whole[-1].nan_to_num(neginf=0.0)
 
     def end_epoch(self, epoch: int) -> None:
         """Takes the epoch into the average, and updates the labels if it is time to."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from imae.losses.bound import LogitLimit
 from imae.losses.margin import margin, precise
 
 
@@ -17,7 +18,7 @@ class Rows:
     """A batch as a method sees it.
 
     Args:
-        logits: Unnormalised scores of the network, shape (B, C).
+        logits: Unnormalised scores that the model outputs, shape (B, C).
         target: Given labels, shape (B,).
         row: Positions in the training split, shape (B,): the key of a memory.
         inputs: What the network saw, shape (B, ...).
@@ -132,6 +133,14 @@ class Method(nn.Module, ABC):
     @abstractmethod
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row of the batch, shape (B,)."""
+
+    def output(self) -> LogitLimit | None:
+        """The last step of the model, from logits to logits, if the method has one.
+
+        A cap on the confidence is such a step. It belongs to the network: ``Rows.logits`` have
+        passed it, and so have evaluation, predictions and exports.
+        """
+        return None
 
     def start(self, facts: Facts) -> None:
         """Prepares for a run: here a memory gets its size."""

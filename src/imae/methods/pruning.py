@@ -9,15 +9,17 @@ from torch import Tensor
 from imae._checks import check_choice, check_interval
 from imae.curves.catalog import parse_curve
 from imae.curves.gce import GCE
-from imae.losses.bound import bound_logits
+from imae.losses.bound import LogitLimit
 from imae.losses.functional import NORMALIZATIONS
 from imae.losses.margin import (
     batch_weight,
+    chance_weight,
     margin,
     precise,
     value_at_margin,
     weight_at_margin,
 )
+from imae.methods.loss_method import check_output_step, output_step
 from imae.methods.method import Facts, Method, Rows, is_renewal
 
 
@@ -45,8 +47,10 @@ class Trimmed(Method):
         warm_up: Part of the run before the first choice, in (0, 1].
         every: Part of the run between two choices, in (0, 1].
         normalize: "batch" divides by the mean weight of the kept rows too; None does not. With
-            ``bound`` it makes IMAE stable, as in ``imae_stable``.
-        bound: Largest length of a logit vector that the loss sees; None for no bound.
+            ``bound`` it makes IMAE stable, as in ``imae_stable``; "chance" divides by the weight
+            at p = 1 / C.
+        bound: Largest length of a logit vector that the model outputs; None for no bound.
+        cap: Largest probability that the model outputs, in (1 / C, 1); None for no cap.
 
     Raises:
         ArgumentError: If an option is out of its range or the curve is unknown.
@@ -76,36 +80,39 @@ class Trimmed(Method):
         every: float = 1 / 9,
         normalize: str | None = None,
         bound: float | None = None,
+        cap: float | None = None,
     ) -> None:
         super().__init__()
         check_interval("keep", keep, low=0, high=1, open_low=True)
         check_interval("warm_up", warm_up, low=0, high=1, open_low=True)
         check_interval("every", every, low=0, high=1, open_low=True)
         check_choice("normalize", normalize, NORMALIZATIONS)
-        if bound is not None:
-            check_interval("bound", bound, low=0, open_low=True, open_high=True)
+        self.output_step = output_step(cap=cap, bound=bound)
         self.curve = parse_curve(loss)
         self.keep = keep
         self.warm_up = warm_up
         self.every = every
         self.normalize = normalize
-        self.bound = bound
+
+    def output(self) -> LogitLimit | None:
+        """The cap or the bound."""
+        return self.output_step
 
     def start(self, facts: Facts) -> None:
         """Keeps every row."""
         super().start(facts)
+        check_output_step(self.output_step, facts.num_classes)
         self.register_buffer("is_kept", torch.ones_like(facts.labels, dtype=torch.bool))
 
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row, shape (B,)."""
-        m = rows.margin
-        if self.bound is not None:
-            m = margin(self._bounded(rows.logits), rows.target)
-        losses = value_at_margin(m, self.curve)
+        losses = value_at_margin(rows.margin, self.curve)
         is_kept = self.is_kept[rows.row]
         weights = torch.ones_like(losses)
-        if self.normalize is not None:
-            weights = weight_at_margin(m, self.curve)
+        if self.normalize == "batch":
+            weights = weight_at_margin(rows.margin, self.curve)
+        elif self.normalize == "chance":
+            weights = weights * chance_weight(self.curve, rows.logits)
         # Rows that are not kept have no weight; a batch without a kept row has no loss.
         scale = batch_weight(weights.masked_fill(~is_kept, 0), rows.counts(), self.total)
         return torch.where(is_kept, losses / scale, 0)
@@ -115,19 +122,15 @@ class Trimmed(Method):
         facts = self.facts
         if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
             assert facts.predict is not None
-            m = margin(self._bounded(facts.predict()), facts.labels.cpu())
+            m = margin(precise(facts.predict()), facts.labels.cpu())
             num_kept = max(1, int(self.keep * len(m)))
             kept = m.argsort(descending=True, stable=True)[:num_kept]
             self.is_kept.zero_()[kept] = True
 
-    def _bounded(self, logits: Tensor) -> Tensor:
-        logits = precise(logits)
-        return logits if self.bound is None else bound_logits(logits, self.bound)
-
     def extra_repr(self) -> str:
         """The curve and the options, for ``repr``."""
         parts = f"keep={self.keep}, warm_up={self.warm_up:g}, every={self.every:g}"
-        return f"{self.curve!r}, {parts}, normalize={self.normalize!r}, bound={self.bound!r}"
+        return f"{self.curve!r}, {parts}, normalize={self.normalize!r}"
 
 
 @final

@@ -36,7 +36,7 @@ def split_losses(text: str) -> list[str]:
         else:
             losses.append(part)
     if not losses:
-        raise ArgumentError("name at least one loss, such as cce,imae_stable")
+        raise ArgumentError("name at least one loss, such as cce,imae_capped")
     for loss in losses:
         if losses.count(loss) > 1:
             raise ArgumentError(f"the loss {loss} appears twice")

@@ -189,7 +189,8 @@ _NOISY_T = 8.0
 _T_OF_CIFAR100: Mapping[float, float] = {0.0: 6.0, 0.6: 2.0}
 # What the authors of a method set, where it is not the default here: the code of Wang et al.,
 # "Symmetric cross entropy", of Liu et al., "Early-learning regularization", and of Ma et al.,
-# "Normalized loss functions", whose MAE is 1 - p, half of what it is here.
+# "Normalized loss functions", whose MAE is 1 - p, half of what it is here; of Wang et al., "Joint
+# asymmetric loss", and of Ye et al., "Active negative loss functions".
 _FOR_10_CLASSES: Mapping[str, Mapping[str, float]] = {
     "nce_mae": {"alpha": 1.0, "beta": 0.5},
 }
@@ -198,6 +199,8 @@ _FOR_100_CLASSES: Mapping[str, Mapping[str, float]] = {
     "elr": {"beta": 0.9, "strength": 7.0},
     "nce_mae": {"alpha": 10.0, "beta": 0.5},
     "nce_rce": {"alpha": 10.0, "beta": 0.1},
+    "jal": {"alpha": 5.0, "beta": 1.0, "a": 20.0},
+    "anl": {"alpha": 10.0, "beta": 1.0, "delta": 5e-7},
 }
 
 
@@ -222,7 +225,7 @@ def method(name: str, *, rate: float, num_classes: int = 10) -> Settings:
     """
     set_by_authors = _FOR_100_CLASSES if num_classes == 100 else _FOR_10_CLASSES
     arguments: dict[str, Any] = dict(set_by_authors.get(name, {}))
-    if name in ("imae", "imae_stable"):
+    if name in ("imae", "imae_stable", "imae_authors"):
         of_few_classes = _NOISY_T if rate > 0 else _CLEAN_T
         is_large = num_classes == 100
         arguments["T"] = _T_OF_CIFAR100.get(rate, _NOISY_T) if is_large else of_few_classes

@@ -91,7 +91,7 @@ class MethodConfig(_Section):
     """What is optimised."""
 
     name: str = Field(
-        default="imae_stable", description="Loss or method; `imae list methods` shows all."
+        default="imae_capped", description="Loss or method; `imae list methods` shows all."
     )
     arguments: dict[str, Any] = Field(
         default_factory=dict, description="Parameters of the method, such as T."
@@ -160,8 +160,8 @@ class TrainConfig(_Section):
 class OptimizerConfig(_Section):
     """How steps are taken."""
 
-    name: Literal["sgd", "momentum", "nesterov", "adam"] = Field(
-        default="nesterov", description="sgd, momentum, nesterov or adam."
+    name: Literal["sgd", "momentum", "nesterov", "adam", "adam_caffe"] = Field(
+        default="nesterov", description="sgd, momentum, nesterov, adam or adam_caffe."
     )
     lr: float = Field(default=0.05, gt=0, lt=1e30, description="Learning rate.")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="For momentum and nesterov.")

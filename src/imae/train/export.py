@@ -14,6 +14,7 @@ import torch
 
 from imae._checks import check_choice
 from imae.errors import ArgumentError, import_extra
+from imae.methods.catalog import METHODS
 from imae.models import Network
 from imae.records.lock import check_overwriting
 from imae.train.predict import load_network, write_bytes
@@ -35,10 +36,12 @@ def export(
 
     ``onnx`` is a graph for ONNX runtimes; ``torch`` an exported program for ``torch.export.load``,
     which needs none of imae's code either; both take prepared inputs ``x``, shape (N, ...) for any
-    N, and give logits, shape (N, C). ``safetensors`` holds only the weights, by name.
+    N, and give logits, shape (N, C), with the cap that the method puts on them. ``safetensors``
+    holds only the weights, by name.
 
     All of them carry what is needed around the network, each as JSON text: ``class_names``,
-    ``input_shape``, ``model`` and ``preparation``, which says how rows become inputs. It is found
+    ``input_shape``, ``model``, ``output`` (a cap on the logits, if any) and ``preparation``, which
+    says how rows become inputs. It is found
     in the metadata of an ONNX or safetensors file, and in a torch program as extra files.
 
     Args:
@@ -80,18 +83,22 @@ def describe(run: Run) -> dict[str, Any]:
     """What is needed to use the network of a run, in plain values for JSON.
 
     Returns:
-        ``class_names``, ``input_shape`` (of one row), ``model`` (name and arguments) and
-        ``preparation``: means and deviations, of features as they are in their columns, of
-        images for each channel with pixels scaled to [0, 1].
+        ``class_names``, ``input_shape`` (of one row), ``model`` (name and arguments), ``output``
+        (``{"cap": 0.75}`` or ``{"bound": 5.0}`` if the logits pass ``imae.cap_logits`` or
+        ``imae.bound_logits``, else None) and ``preparation``: means and deviations, of features
+        as they are in their columns, of images for each channel with pixels scaled to [0, 1].
 
     Raises:
         DataError: If the run folder does not say how its rows are prepared.
     """
     preparation = read_preparation(run.folder)
+    method = run.config.method
+    step = METHODS.build(method.name, **method.arguments).output()
     return {
         "class_names": list(preparation.class_names),
         "input_shape": list(preparation.input_shape),
         "model": {"name": run.config.model.name, "arguments": run.config.model.arguments},
+        "output": None if step is None else {step.name: step.limit},
         "preparation": preparation.described,
     }
 

@@ -16,7 +16,7 @@ from imae.models import build, input_options, load_weights
 from imae.models.network import Network
 from imae.train.config import Config
 from imae.train.display import Display
-from imae.train.run import as_network
+from imae.train.run import add_output, as_network
 
 _Outputs: TypeAlias = tuple[Tensor | None, Tensor]
 
@@ -45,6 +45,8 @@ class Learner(nn.Module):
         super().__init__()
         self.networks = nn.ModuleList(networks)
         self.method = method
+        for network in networks:
+            add_output(network, method)
         outputs: Callable[[nn.Module, Tensor], _Outputs]
         if not method.needs_features:
             outputs = _only_logits

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,6 +26,8 @@ def build_optimizer(
     groups = [{"params": list(network.parameters()), "weight_decay": config.weight_decay}]
     if own := list(method.parameters()):
         groups.append({"params": own, "weight_decay": 0.0})
+    if config.name == "adam_caffe":
+        return CaffeAdam(groups, lr=config.lr, delta=config.delta)
     if config.name == "adam":
         return torch.optim.Adam(groups, lr=config.lr, eps=config.delta)
     momentum = 0.0 if config.name == "sgd" else config.momentum
@@ -34,6 +37,48 @@ def build_optimizer(
         momentum=momentum,
         nesterov=config.name == "nesterov" and momentum > 0,
     )
+
+
+class CaffeAdam(torch.optim.Adam):
+    """Adam as in Caffe, the framework of the paper's authors: delta joins the uncorrected root.
+
+    Formula, with v the running mean of squares after t steps and c = sqrt(1 - beta2^t):
+
+        Caffe: step = lr / (1 - beta1^t) * mean * c / (sqrt(v) + delta)
+        torch: step = lr / (1 - beta1^t) * mean / (sqrt(v) / c + delta)
+
+    So it is torch's Adam with ``delta / c`` in place of delta. With the large deltas of the paper,
+    0.1 and 1, the first steps are up to 1 / c = 32 times smaller.
+
+    Args:
+        parameters: Parameters, or groups of them.
+        lr: Learning rate.
+        delta: What is added to the root, positive.
+
+    Examples:
+        >>> weight = torch.zeros(1, requires_grad=True)
+        >>> weight.grad = torch.ones(1)
+        >>> CaffeAdam([weight], lr=1.0, delta=0.1).step()
+        >>> weight
+        tensor([-0.2403], requires_grad=True)
+
+    Reference:
+        Kingma and Ba, "Adam", ICLR 2015, section 2, the order of computation at its end.
+    """
+
+    def __init__(self, parameters: Any, *, lr: float, delta: float) -> None:
+        super().__init__(parameters, lr=lr)
+        for group in self.param_groups:
+            group["delta"] = delta
+
+    def step(self, closure: Any = None) -> Any:
+        """One step."""
+        for group in self.param_groups:
+            done = max(
+                (float(self.state[each].get("step", 0)) for each in group["params"]), default=0
+            )
+            group["eps"] = group["delta"] / math.sqrt(1 - group["betas"][1] ** (done + 1))
+        return super().step(closure)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

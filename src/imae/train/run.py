@@ -9,6 +9,8 @@ from torch import nn
 
 from imae._checks import check_choice
 from imae.errors import DataError
+from imae.methods.catalog import METHODS
+from imae.methods.method import Method
 from imae.models import Network, build, input_options
 from imae.models.network import CustomNetwork
 from imae.records import RunFolder
@@ -57,7 +59,7 @@ class Run:
         return self.folder.result()
 
     def load_model(self, which: str | None = None) -> Network:
-        """The trained network, in evaluation mode.
+        """The trained network, in evaluation mode; its outputs are those that the loss saw.
 
         Args:
             which: "best" on the held-out labels, or "final"; by default the best if rows were held
@@ -88,6 +90,8 @@ class Run:
         except (KeyError, TypeError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise DataError(f"{path}: does not fit the network {model.name} ({reason})") from None
+        method = self.config.method
+        add_output(network, METHODS.build(method.name, **method.arguments))
         return network.eval()
 
     def refuse_code(self) -> None:
@@ -118,3 +122,14 @@ def as_network(module: nn.Module, num_classes: int) -> Network:
     """A copy of a module that gives logits, as a network."""
     module = copy.deepcopy(module)
     return module if isinstance(module, Network) else CustomNetwork(module, num_classes=num_classes)
+
+
+def add_output(network: nn.Module, method: Method) -> None:
+    """Makes the method's last step, such as a cap on the confidence, a part of the network.
+
+    From then on a call of the network gives what the loss sees. The step has no weights, so the
+    network's files are those of the network without it.
+    """
+    step = method.output()
+    if step is not None:
+        network.register_forward_hook(lambda _module, _inputs, logits: step(logits))

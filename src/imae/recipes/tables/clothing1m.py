@@ -9,6 +9,8 @@ _LOSSES = (
     "mae",
     "imae",
     "imae_stable",
+    "imae_capped",
+    "imae_authors",
     "bootstrap_hard",
     "forward",
     "d2l",

@@ -1,0 +1,199 @@
+"""T that follows the training, against the rule written out in plain Python."""
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+
+import imae
+from imae.curves import IMAE
+from imae.errors import ArgumentError
+from imae.losses import AutoT, IMAELoss, cap_logits, curve_loss
+
+C = 4
+
+
+class Reference:
+    """The rule, a row and a step at a time."""
+
+    def __init__(self, cap):
+        self.cap, self.n = cap, 0
+        self.a = self.against = self.agreeing = self.peak = self.T = 0.0
+
+    def step(self, logits, target):
+        hits, against, agreeing = [], [], []
+        for z, y in zip(logits.tolist(), target.tolist(), strict=True):
+            exponentials = [math.exp(each - max(z)) for each in z]
+            p = [each / sum(exponentials) for each in exponentials]
+            q = (max(p) - 1 / C) / (self.cap - 1 / C)
+            hit = p.index(max(p)) == y
+            hits.append(float(hit))
+            against.append(0.0 if hit else q)
+            agreeing.append(q if hit else 0.0)
+        self.n += 1
+        k = min(0.98, 1 - 1 / self.n)
+        self.a = k * self.a + (1 - k) * sum(hits) / len(hits)
+        self.against = k * self.against + (1 - k) * sum(against) / len(hits)
+        self.agreeing = k * self.agreeing + (1 - k) * sum(agreeing) / len(hits)
+        d = 1 - self.a
+        s = max(0.0, self.against) / (d + 0.005)
+        s_a = max(0.0, self.agreeing) / (self.a + 0.005)
+        r = min(1.0, s / max(s_a, 1e-6))
+        g = min(1.0, max(0.0, 20 * (self.a - 1 / C) / (1 - 1 / C)))
+        now = 20 * r * math.sqrt(s * d * g)
+        if self.n > 20:
+            self.peak = max(self.peak, now)
+            now = self.peak
+        self.T = now
+        return now
+
+
+def batches(number, size=16):
+    """Logits that grow sharper, and labels of which a third is wrong."""
+    generator = torch.Generator().manual_seed(3)
+    for step in range(number):
+        truth = torch.randint(C, (size,), generator=generator)
+        wrong = torch.rand(size, generator=generator) < 1 / 3
+        other = (truth + torch.randint(1, C, (size,), generator=generator)) % C
+        logits = torch.randn(size, C, generator=generator)
+        logits[torch.arange(size), truth] += 0.1 * step
+        yield logits, torch.where(wrong, other, truth)
+
+
+@pytest.mark.parametrize("cap", [1.0, 0.75])
+def test_it_is_the_rule_written_out(cap):
+    auto, reference = AutoT(cap).double(), Reference(cap)
+    seen = []
+    for logits, target in batches(60):
+        logits = logits if cap == 1.0 else cap_logits(logits, cap)
+        seen.append(float(auto.observe(logits, target)))
+        assert seen[-1] == pytest.approx(reference.step(logits, target), rel=1e-4, abs=1e-6)
+    assert seen[20:] == sorted(seen[20:])  # never falls after the warm-up
+    assert seen[:20] != sorted(seen[:20])
+    assert 0 < seen[-1] < 20
+
+
+def test_labels_that_agree_and_chance_give_no_weight_to_uncertain_rows():
+    right, random = AutoT(), AutoT()
+    target = torch.arange(C).repeat(4)
+    sharp = 9.0 * torch.nn.functional.one_hot(target, C)
+    for _ in range(30):
+        right.observe(sharp, target)
+        random.observe(torch.roll(sharp, 1, 1), target)  # sure, and always contradicted
+    assert right.T.item() == pytest.approx(0, abs=0.05)
+    assert random.T.item() == 0
+
+
+def test_evaluation_changes_nothing():
+    auto = AutoT()
+    for logits, target in batches(5):
+        auto.observe(logits, target)
+    before = copy.deepcopy(auto.state_dict())
+    auto.eval()
+    logits, target = next(batches(1))
+    assert auto.observe(logits, target) == before["T"]
+    assert all(torch.equal(before[name], value) for name, value in auto.state_dict().items())
+
+
+def test_it_continues_from_its_state():
+    whole, first, second = AutoT(), AutoT(), AutoT()
+    for step, (logits, target) in enumerate(batches(40)):
+        whole.observe(logits, target)
+        (first if step < 25 else second).observe(logits, target)
+        if step == 24:
+            second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    assert torch.equal(whole.T, second.T)
+    assert torch.equal(whole.means, second.means)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_numbers_that_are_not_finite_do_not_reach_the_state(bad):
+    auto = AutoT()
+    for logits, target in batches(30):
+        auto.observe(logits, target)
+    before = auto.T.clone()
+    logits = torch.full((2, C), bad)
+    assert auto.observe(logits, torch.tensor([0, 1])).item() == before.item()
+    assert auto.means.isfinite().all()
+    # A row that does not count may be anything.
+    auto.observe(
+        torch.cat([logits, torch.zeros(1, C)]), torch.zeros(3).long(), torch.tensor([0.0, 0.0, 1.0])
+    )
+    assert auto.num_steps.item() == 31
+    assert auto.T.isfinite()
+
+
+def test_rows_count_as_much_as_they_are_said_to():
+    plain, counted = AutoT(), AutoT()
+    for logits, target in batches(30):
+        plain.observe(logits[:8], target[:8])
+        counted.observe(logits, target, torch.cat([torch.full((8,), 2.0), torch.zeros(8)]))
+    torch.testing.assert_close(plain.T, counted.T)
+    empty = AutoT()
+    empty.observe(logits, target, torch.zeros(16))
+    assert empty.num_steps.item() == 0
+
+
+def test_one_class_and_extreme_logits_are_finite():
+    auto = AutoT(0.75)
+    auto.observe(torch.zeros(3, 1), torch.zeros(3).long())
+    auto.observe(torch.tensor([[1e38, -1e38], [-math.inf, 0.0]]), torch.tensor([1, 1]))
+    assert auto.T.isfinite()
+
+
+def test_half_precision_keeps_the_state_in_float32():
+    for dtype in (torch.bfloat16, torch.float16):
+        loss = IMAELoss(T="auto", cap=0.75).to(dtype)
+        for logits, target in batches(25):
+            loss(logits.to(dtype), target)
+        assert loss.auto.T.dtype == loss.auto.means.dtype == torch.float32
+        assert loss.auto.T.item() > 0
+
+
+@pytest.mark.parametrize("cap", [None, 0.75])
+def test_the_module_is_imae_with_the_t_of_the_moment(cap):
+    loss, auto = IMAELoss(T="auto", cap=cap, normalize="chance"), AutoT(cap or 1.0)
+    for logits, target in batches(25):
+        T = auto.observe(logits if cap is None else cap_logits(logits, cap), target)
+        expected = curve_loss(logits, target, IMAE(float(T)), cap=cap, normalize="chance")
+        torch.testing.assert_close(loss(logits, target), expected)
+    assert float(loss.curve.T) == loss.auto.T.item() > 0
+    loss.eval()
+    again = loss(logits, target)
+    torch.testing.assert_close(loss(logits, target), again)
+
+
+def test_gradients_of_earlier_batches_keep_their_t():
+    loss = IMAELoss(T="auto", label_smoothing=0.1)  # the slope is taken in the backward pass
+    pairs = list(batches(30))
+    leaves = [logits.clone().requires_grad_() for logits, _ in pairs]
+    losses = [loss(leaf, target) for leaf, (_, target) in zip(leaves, pairs, strict=True)]
+    sum(losses).backward()
+    auto = AutoT()
+    for leaf, (logits, target) in zip(leaves, pairs, strict=True):
+        T = float(auto.observe(logits, target))
+        other = logits.clone().requires_grad_()
+        curve_loss(other, target, IMAE(T), label_smoothing=0.1).backward()
+        torch.testing.assert_close(leaf.grad, other.grad)
+
+
+def test_targets_of_every_kind():
+    loss = IMAELoss(T="auto", cap=0.75)
+    loss(torch.randn(2, C, 3), torch.tensor([[0, -100, 1], [2, 3, 0]]))
+    loss(torch.randn(C), torch.tensor(1))
+    loss(torch.randn(2, C), torch.full((2, C), 1 / C))
+    assert loss.auto.num_steps.item() == 3
+
+
+def test_the_recommended_form_is_one_line():
+    loss = imae.IMAELoss(T="auto", cap=0.75, normalize="chance")
+    twin = pickle.loads(pickle.dumps(loss))
+    assert repr(twin) == repr(loss)
+    assert twin.state_dict().keys() == {"auto.T", "auto.means", "auto.num_steps"}
+
+
+def test_other_words_are_refused():
+    with pytest.raises(ArgumentError, match="T must be a number or 'auto', got 'Auto'"):
+        IMAELoss(T="Auto")
