@@ -93,6 +93,11 @@ RECIPES: Catalog[Recipe] = Catalog(
             "CIFAR-10 at 40% noise, ResNet-20: what stabilises IMAE",
         ),
         _entry(
+            "study",
+            "study:STUDY",
+            "T, cap and scale of IMAE with capped confidence, beside other losses",
+        ),
+        _entry(
             "unseen_classes",
             "unseen_classes:UNSEEN_CLASSES",
             "CIFAR-100: train on 50 classes at 40% noise, retrieve among the 50 others",
