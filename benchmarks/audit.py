@@ -72,7 +72,9 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.what == "size":
-        print(f"{describe()}\n{size_seconds():.1f} s for a million rows of a hundred classes")
+        wall, processor = size_seconds()
+        print(f"{describe()}\na million rows of a hundred classes: {wall:.1f} s, of which the ")
+        print(f"processor worked {processor:.1f} s (one thread)")
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.what == "round":
@@ -339,16 +341,16 @@ def outcome(title: str, run: Run, changed: int, right: float | None) -> Row:
     return {"name": title, "rows": changed, "right": right, "test accuracy": accuracy}
 
 
-def size_seconds() -> float:
-    """Seconds to audit a million rows by a hundred classes."""
+def size_seconds() -> tuple[float, float]:
+    """Seconds to audit a million rows by a hundred classes: on the clock, and of the processor."""
     draws = np.random.Generator(np.random.PCG64(1))
     given = draws.integers(0, 100, 1_000_000)
     probabilities = draws.random((1_000_000, 100), dtype=np.float32)
     probabilities[np.arange(1_000_000), given] += 50 * (draws.random(1_000_000) < 0.8)
     probabilities /= probabilities.sum(1, keepdims=True)
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     audit(probabilities, given=given)
-    return time.perf_counter() - began
+    return time.perf_counter() - began, time.process_time() - worked
 
 
 STEPS: dict[str, Callable[[str, int, argparse.Namespace], list[Row]]] = {

@@ -1,5 +1,7 @@
 """A whole audit, from runs, probabilities and features."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -185,6 +187,18 @@ def test_a_row_far_from_all_classes_fits_none():
     found = audit(posterior, given=given)
     assert found.fits_no_class[-8:].all()
     assert not found.fits_no_class[:-8].any()
+
+
+@pytest.mark.slow
+def test_a_million_rows_of_a_hundred_classes_take_less_than_ten_seconds():
+    draws = seeded(1)
+    given = draws.integers(0, 100, 1_000_000)
+    probabilities = draws.random((1_000_000, 100), dtype=np.float32)
+    probabilities[np.arange(1_000_000), given] += 50 * (draws.random(1_000_000) < 0.8)
+    probabilities /= probabilities.sum(1, keepdims=True)
+    began = time.process_time()
+    audit(probabilities, given=given)
+    assert time.process_time() - began < 10
 
 
 def test_equal_rows_of_a_run_with_different_labels_are_a_group(tmp_path):
