@@ -1,6 +1,7 @@
 """Which labels of a data set are wrong, from one training run."""
 
 from imae.audit.audit import audit as audit
+from imae.audit.calibrate import planted_probability as planted_probability
 from imae.audit.neighbours import neighbour_disbelief as neighbour_disbelief
 from imae.audit.result import Audit as Audit
 from imae.audit.scores import combined_ranks as combined_ranks

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from imae.audit.classes import TopClasses
 from imae.errors import ArgumentError
+from imae.noise.rate_curve import fit_transition, symmetric_transition
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -14,7 +15,6 @@ Ints = NDArray[np.int64]
 _CELLS_TO_FIT = 2_000_000
 _ROWS_FOR_PAIRS = 200  # of each class, for a matrix of its own pairs
 _FLOOR = 0.01  # a class that no vote named is unlikely and not impossible
-_STEPS = 30
 _LEVELS = 20_000
 
 
@@ -86,42 +86,14 @@ def fit_noise_model(classes: TopClasses, given: Ints) -> NoiseModel:
     q = (classes.dense(rows) + _FLOOR / num_classes) / (1 + _FLOOR)
     labels = given[rows]
     own = q[np.arange(len(rows)), labels]
-    transition = _symmetric(own, num_classes)
+    transition = symmetric_transition(own, num_classes)
     has_pairs = len(rows) >= _ROWS_FOR_PAIRS * num_classes
     if has_pairs:
-        transition = _transition(q, labels, transition)
+        transition = fit_transition(q, labels)
     right = own * np.diag(transition)[labels]
     wrong = 1 - right / (q * transition.T[labels]).sum(1)
     ceiling = float((q.argmax(1) != labels).mean())
     return NoiseModel(transition, len(rows), float(wrong.mean()), has_pairs, ceiling)
-
-
-def _transition(q: Floats, given: Ints, prior: Floats) -> Floats:
-    """Expectation-maximisation for T."""
-    num_classes = q.shape[1]
-    order = np.argsort(given, kind="stable")
-    q, given = q[order], given[order]
-    present, starts = np.unique(given, return_index=True)
-    matrix = prior
-    for _ in range(_STEPS):
-        posterior = q * matrix.T[given]
-        posterior /= posterior.sum(1, keepdims=True)
-        counts = num_classes * prior
-        counts[:, present] += np.add.reduceat(posterior, starts, axis=0).T
-        matrix = counts / counts.sum(1, keepdims=True)
-    return matrix
-
-
-def _symmetric(own: Floats, num_classes: int) -> Floats:
-    """The symmetric matrix of the best rate, for q_y of each row."""
-    rate = 0.2
-    for _ in range(200):
-        wrong = rate * (1 - own) / (num_classes - 1)
-        right = (1 - rate) * own
-        before, rate = rate, float(((wrong / (wrong + right)).sum() + 0.5) / (len(own) + 1))
-        if abs(rate - before) < 1e-7:
-            break
-    return np.where(np.eye(num_classes) > 0, 1 - rate, rate / (num_classes - 1))
 
 
 def monotone(score: Floats, values: Floats, at: Floats) -> Floats:

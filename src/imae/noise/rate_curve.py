@@ -69,10 +69,15 @@ def _symmetric(rate: float, num_classes: int) -> Floats:
     return np.where(np.eye(num_classes) > 0, 1 - rate, rate / (num_classes - 1))
 
 
+def symmetric_transition(own: Floats, num_classes: int) -> Floats:
+    """The symmetric T of the likeliest rate, from q of each row's given label, shape (N,)."""
+    return _symmetric(_symmetric_rate(own, num_classes), num_classes)
+
+
 def fit_transition(q: Floats, given: Ints, *, steps: int = 30) -> Floats:
     """EM for T with a Dirichlet prior worth C rows around the symmetric matrix."""
     num_classes = q.shape[1]
-    prior = _symmetric(_symmetric_rate(q[np.arange(len(q)), given], num_classes), num_classes)
+    prior = symmetric_transition(q[np.arange(len(q)), given], num_classes)
     order = np.argsort(given, kind="stable")
     q, given = q[order], given[order]
     present, starts = np.unique(given, return_index=True)
