@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 TABLES = ("table.md", "table.csv")
 
 
-@pytest.mark.parametrize("name", RECIPES.names())
+# mars has no digits in its place: tests/recipes/test_mars.py runs it on a tree of its layout.
+@pytest.mark.parametrize("name", [name for name in RECIPES.names() if name != "mars"])
 def test_every_recipe_runs_at_the_tiny_budget(name, tmp_path):
     made = reproduce(name, budget="tiny", out=tmp_path, settings=SETTINGS)
     assert all(path.stat().st_size > 0 for path in made.files)

@@ -38,6 +38,7 @@ def test_features_of_a_frozen_network(written):
         "mean": [1.5, 2.0],
         "std": [0.5, 1.0],
     }
+    content["input_shape"] = [2]
     written.write_preparation(content)
     found = read_preparation(written)
     assert describe_preparation(found.like) == images
