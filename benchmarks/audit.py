@@ -2,6 +2,7 @@
 
     python benchmarks/audit.py detect --out results/audit      # tables of results/audit/README.md
     python benchmarks/audit.py round --out results/audit --photos FOLDER
+    python benchmarks/audit.py table --out results/audit       # tables of what is there
     python benchmarks/audit.py size                            # a million rows, a hundred classes
 
 ``detect`` trains a head on frozen features of all 50,000 rows for each set and seed, once with the
@@ -60,7 +61,7 @@ Row = dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("detect", "round", "size"))
+    parser.add_argument("what", choices=("detect", "round", "table", "size"))
     parser.add_argument("--out", type=Path, default=Path("results/audit"))
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
@@ -75,6 +76,9 @@ def main() -> None:
         wall, processor = size_seconds()
         print(f"{describe()}\na million rows of a hundred classes: {wall:.1f} s, of which the ")
         print(f"processor worked {processor:.1f} s (one thread)")
+        return
+    if arguments.what == "table":
+        print(tables(arguments.out))
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.what == "round":
@@ -339,6 +343,56 @@ def outcome(title: str, run: Run, changed: int, right: float | None) -> Row:
     assert run.result is not None
     accuracy = run.result["final"]["test_accuracy"]
     return {"name": title, "rows": changed, "right": right, "test accuracy": accuracy}
+
+
+def tables(folder: Path) -> str:
+    """Means over seeds of everything in a folder, as Markdown."""
+    cells: dict[str, dict[str, list[Row]]] = {}
+    for path in sorted(folder.glob("*-seed*.json")):
+        content = json.loads(path.read_text())
+        for row in content["rows"]:
+            cells.setdefault(content["set"], {}).setdefault(row["name"], []).append(row)
+    lines = []
+    for name, methods in cells.items():
+        is_round = {key: rows for key, rows in methods.items() if "test accuracy" in rows[0]}
+        detected = {key: rows for key, rows in methods.items() if key not in is_round}
+        if detected:
+            lines += ["", f"### {name}", "", header(detected), "|---" + "|---:" * 9 + "|"]
+            ordered = sorted(detected.items(), key=lambda each: -average(each[1], "ap"))
+            lines += [line(key, rows) for key, rows in ordered]
+        if is_round:
+            lines += ["", f"### The round on {name}", "", "| | rows | right | test accuracy |"]
+            lines += ["|---|---:|---:|---:|"]
+            for key, rows in is_round.items():
+                numbers = [shown(rows, "right"), shown(rows, "test accuracy", 4)]
+                count = round(average(rows, "rows"))
+                lines.append(f"| {key} | {count} | {numbers[0]} | {numbers[1]} |")
+    return "\n".join(lines).strip()
+
+
+def header(methods: dict[str, list[Row]]) -> str:
+    truth = average(next(iter(methods.values())), "true rate")
+    return (
+        "| | seeds | average precision | AUROC | F1 at the true count | F1 of the flagged | "
+        f"estimated rate (truth {truth:.3f}) | flagged at 0.9 | wrong of these | seconds |"
+    )
+
+
+def line(name: str, rows: list[Row]) -> str:
+    keys = ("ap", "auroc", "f1 at the true count", "f1", "rate")
+    numbers = [shown(rows, key) for key in keys]
+    numbers += [shown(rows, "flagged at 0.9", 0), shown(rows, "wrong at 0.9")]
+    return f"| {name} | {len(rows)} | {' | '.join(numbers)} | {shown(rows, 'seconds', 0)} |"
+
+
+def average(rows: list[Row], key: str) -> float:
+    values = [row[key] for row in rows if row.get(key) is not None]
+    return float(np.mean(values)) if values else math.nan
+
+
+def shown(rows: list[Row], key: str, digits: int = 3) -> str:
+    value = average(rows, key)
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def size_seconds() -> tuple[float, float]:
