@@ -214,3 +214,21 @@ def test_equal_rows_of_a_run_with_different_labels_are_a_group(tmp_path):
     assert sum(group >= 0 for group in groups.values()) == 2
     (tmp_path / "rows.npz").unlink()
     assert (audit(run.path).group == -1).all()
+
+
+@pytest.mark.parametrize("has_features", [False, True])
+def test_labels_of_a_class_that_the_network_gave_up_are_not_flagged_for_that(has_features):
+    features, given, clean, posterior = blobs(0.1, num_rows=1200)
+    posterior[:, 0] = 0  # class 0 is never predicted
+    posterior /= posterior.sum(1, keepdims=True)
+    options = {"features": features} if has_features else {}
+    with pytest.warns(UserWarning, match=r"1 of 4 classes .* \(numbers 0\)"):
+        found = audit(posterior, given=given, **options)
+    is_right = (given == 0) & (clean == 0)
+    assert found.is_flagged[is_right].mean() < 0.05
+    assert found.is_flagged[(given != 0) & (given != clean)].mean() > 0.7
+
+
+def test_a_network_that_learnt_nothing_is_refused():
+    with pytest.raises(DataError, match="any class"):
+        audit(np.tile([0.0, 0.0, 1.0], (20, 1)), given=np.arange(20) % 2)

@@ -61,6 +61,15 @@ class TopClasses:
             parts.append(_top(whole, k))
         return _joined(parts, self.num_classes)
 
+    def replaced(self, rows: NDArray[np.bool_], by: "TopClasses") -> "TopClasses":
+        """The same with the shares of some rows, marked by True, taken from another."""
+        mark = rows[:, None]
+        return TopClasses(
+            np.where(mark, by.classes, self.classes),
+            np.where(mark, by.shares, self.shares),
+            self.num_classes,
+        )
+
 
 def blocks(num_rows: int, num_classes: int) -> Iterator[NDArray[np.int64]]:
     """Positions of the rows in parts whose (B, C) matrices fit into memory."""

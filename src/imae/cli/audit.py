@@ -1,7 +1,9 @@
 """`imae audit`: which labels are wrong, from one training run."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,15 +93,27 @@ def run(
         "out": out,
     }
     if probabilities is not None:
-        folder, found = _from_probabilities(target, probabilities, flags, precision)
+        with _warnings_as_lines():
+            folder, found = _from_probabilities(target, probabilities, flags, precision)
     else:
         path = _trained(target, flags, features, settings)
         if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
             return
-        folder, found = RunFolder(path), _from_run(path, features, precision)
+        with _warnings_as_lines():
+            folder, found = RunFolder(path), _from_run(path, features, precision)
     found.save(folder)
     page = write_pages(folder.path, most_previews=previews)
     _summarise(found, folder.path, page)
+
+
+@contextlib.contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Shows what the block warns about in one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for line in dict.fromkeys(str(warning.message) for warning in caught):
+        typer.echo(f"Note: {line}", err=True)
 
 
 def _trained(
