@@ -96,5 +96,5 @@ def test_a_folder_of_runs_stands_for_all_of_its_runs(invoke, tmp_path):
     stored = Path(__file__).parents[2] / "results" / "demo"
     result = invoke(stored, "--out", tmp_path / "page.html")
     assert result.exit_code == 0, result.exception
-    for method in ("cce", "gce", "imae_stable", "mae"):
+    for method in ("cce", "gce", "imae_capped", "mae"):
         assert method in result.output
