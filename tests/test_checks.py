@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from imae._checks import check_choice, check_integer, check_interval
+from imae.errors import check_choice, check_integer, check_interval
 
 
 @pytest.mark.parametrize("value", [0, 0.5, 1])

@@ -12,10 +12,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = {
     "errors": 0,
-    "_checks": 0,
     "_registry": 0,
     "_draws": 0,
-    "_lazy": 0,
     "_cifar_classes": 0,
     "records": 0,
     "curves": 1,

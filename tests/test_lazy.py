@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from imae._lazy import _exported, lazy_exports
+from imae._registry import _exported, lazy_exports
 
 PACKAGES = ("imae.data", "imae.data.sources", "imae.models")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_integer
+from imae.errors import check_integer
 
 if TYPE_CHECKING:  # label files and run folders are read without torch
     import torch

@@ -1,7 +1,10 @@
-"""Errors that a user can cause, and imports of optional packages."""
+"""Errors that a user can cause, and the argument checks that raise them."""
 
 import importlib
+import math
+from collections.abc import Collection
 from types import ModuleType
+from typing import SupportsFloat, SupportsIndex
 
 
 class ImaeError(Exception):
@@ -41,3 +44,59 @@ def import_extra(module: str, *, extra: str | None) -> ModuleType:
         raise MissingExtraError(
             f"{package} is needed for this and not installed: pip install {wanted}"
         ) from error
+
+
+def check_interval(
+    name: str,
+    value: object,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> None:
+    """Raises unless ``value`` is a finite number between ``low`` and ``high``.
+
+    Raises:
+        ArgumentError: If the value is outside, infinite, NaN or not a number.
+    """
+    if isinstance(value, bool | str | bytes) or not isinstance(value, SupportsFloat):
+        raise ArgumentError(f"{name} must be a number, got {value!r}")
+    # Whole numbers are compared as they are: a float does not have enough digits for a seed.
+    number: float = value if isinstance(value, int) else _as_float(name, value)
+    above = number > low if open_low else number >= low
+    below = number < high if open_high else number <= high
+    if not (above and below and math.isfinite(_as_float(name, value))):
+        left, right = "(" if open_low else "[", ")" if open_high else "]"
+        raise ArgumentError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
+
+
+def _as_float(name: str, value: SupportsFloat) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf
+    except (TypeError, ValueError, RuntimeError):  # an array of several
+        raise ArgumentError(f"{name} must be one number, got {value!r}") from None
+
+
+def check_integer(name: str, value: object, *, low: int) -> None:
+    """Raises unless ``value`` is an integer of at least ``low`` (``True`` is not one).
+
+    Raises:
+        ArgumentError: If it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise ArgumentError(f"{name} must be an integer, got {value!r}")
+    if value.__index__() < low:
+        raise ArgumentError(f"{name} must be at least {low}, got {value!r}")
+
+
+def check_choice(name: str, value: object, choices: Collection[str | None]) -> None:
+    """Raises unless ``value`` is one of ``choices``.
+
+    Raises:
+        ArgumentError: If it is not.
+    """
+    if value not in choices:
+        raise ArgumentError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from imae.curves.integrals import integrate_from_zero
+from imae.curves.curve import integrate_from_zero
 
 
 @pytest.mark.parametrize(

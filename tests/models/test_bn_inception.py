@@ -4,9 +4,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from imae.errors import ArgumentError
-from imae.models.bn_inception import BNInception
 from imae.models.catalog import build
 from imae.models.network import Network
+from imae.models.photos import BNInception
 
 # Output channels of the published layers, in the order of the file:
 # 1x1, 3x3 reduce, 3x3, double reduce, double 1, double 2, pool projection.

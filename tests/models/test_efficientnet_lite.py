@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from imae.errors import ArgumentError
-from imae.models.efficientnet_lite import EfficientNetLite
+from imae.models.photos import EfficientNetLite
 from imae.models.weights import PUBLISHED_INPUTS, load_weights, pretrained_weights
 
 # sha256 over the lines "name shape" of the published files, in their order, and the number of

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_interval
 from imae.audit.calibrate import fit_noise_model, flag_count, monotone
 from imae.audit.classes import TopClasses
 from imae.audit.evidence import (
@@ -22,7 +21,7 @@ from imae.audit.evidence import (
 )
 from imae.audit.neighbours import compressed, duplicates, nearest, neighbour_disbelief
 from imae.audit.result import Audit
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, check_interval
 from imae.records import RunFolder
 
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class

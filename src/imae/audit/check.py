@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_integer, check_interval
 from imae._draws import numpy_generator
 from imae.audit.decisions import Decision
 from imae.audit.result import Audit
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, check_integer, check_interval
 from imae.records.files import parse_object, whole_file
 
 _HALVINGS = 200  # far more than a float has bits

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_choice, check_interval
 from imae.audit.decisions import Decision, guard, write_csv
 from imae.audit.result import Audit
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_choice, check_interval
 from imae.records.files import whole_file
 
 FORMATS = ("label-studio", "fiftyone", "mask")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_integer
-from imae.errors import DataError
+from imae.errors import DataError, check_integer
 
 if TYPE_CHECKING:
     import torch

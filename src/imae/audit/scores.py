@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_interval
-from imae.errors import DataError
+from imae.errors import DataError, check_interval
 from imae.records import EpochDynamics
 
 Floats = NDArray[np.float64]

@@ -7,10 +7,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from imae._checks import check_choice
 from imae._registry import Catalog
 from imae.cli.data import WIDE, set_table
-from imae.errors import import_extra
+from imae.errors import check_choice, import_extra
 
 _SETTINGS = "settings"
 _KINDS = ("losses", "methods", "noise", "models", "data", "recipes", _SETTINGS)

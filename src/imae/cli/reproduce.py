@@ -8,8 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from imae._checks import check_choice
-from imae.errors import ArgumentError, import_extra
+from imae.errors import ArgumentError, check_choice, import_extra
 from imae.records import RunFolder
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from imae._checks import check_integer, check_interval
-from imae.curves.curve import SATURATED, Curve
+from imae.curves.curve import SATURATED, Curve, Scale
+from imae.errors import check_integer, check_interval
 
 
 @final
@@ -221,3 +221,25 @@ class ForwardSymmetric(Curve):
 
     def _spread(self) -> float:
         return self.rate / (self.num_classes - 1)
+
+
+def reverse_cross_entropy(*, A: float = -4.0, factor: float = 1.0) -> Curve:  # noqa: N803
+    """The curve of cross entropy with label and prediction exchanged, a multiple of MAE.
+
+    Formula:
+
+        phi(m) = -factor A (1 - p)
+
+    Args:
+        A: The value used for log 0, negative.
+        factor: Factor of the loss, not negative.
+
+    Examples:
+        >>> reverse_cross_entropy(A=-4.0).weight(torch.tensor([0.5]))
+        tensor([2.])
+
+    Reference:
+        Wang et al., "Symmetric cross entropy for robust learning with noisy labels", ICCV 2019.
+    """
+    check_interval("A", A, high=0, open_high=True)
+    return Scale(MAE(), -A / 2 * factor)

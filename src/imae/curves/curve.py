@@ -1,16 +1,16 @@
-"""Curves, losses that see the softmax only through the label's probability, and their sums."""
+"""Curves: losses that see the softmax only through the label's probability, and their sums."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import ClassVar, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from imae._checks import check_interval
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_interval
 
 # Beyond this margin the probability is exactly 0 or 1 in float64, and every weight is at its limit.
 SATURATED = 1e4
@@ -190,3 +190,49 @@ class Window(Curve):
         inside = (m >= self.low) & (m <= self.high)
         # A NaN margin is outside every window, and must not turn into a silent zero.
         return torch.where(inside | m.isnan(), self.curve.slope(m), torch.zeros_like(m))
+
+
+# A sigmoid is constant to the last digit of float64 beyond 40, and so is its square root beyond 80.
+REACH = 80.0
+_NUM_PANELS = 10
+_nodes, _weights = np.polynomial.legendre.leggauss(16)
+_PANEL_NODES: list[float] = ((1 + _nodes) / 2).tolist()
+_PANEL_WEIGHTS: list[float] = (_weights / 2).tolist()
+
+
+def integrate_from_zero(
+    f: Callable[[Tensor], Tensor], m: Tensor, *, reach: float = REACH
+) -> Tensor:
+    """The integral of ``f`` from 0 to ``m``, element by element.
+
+    Gauss-Legendre with 16 nodes on each of ten panels that halve towards 0, where a function of
+    ``sigmoid(t)`` varies; more panels for a longer reach. Smooth functions have a relative error
+    of about 1e-12 in float64; a jump of ``f`` costs accuracy near it.
+
+    Args:
+        f: Maps a tensor of any shape to one of the same shape.
+        m: Upper ends, any shape.
+        reach: ``f`` is taken as constant beyond ``|t| = reach``.
+
+    Returns:
+        Integrals, same shape and dtype as ``m``.
+
+    Examples:
+        >>> m = torch.tensor([-1.0, 2.0])
+        >>> integrate_from_zero(torch.exp, m)           # exp(m) - 1
+        tensor([-0.6321,  6.3891])
+    """
+    end = m.clamp(-reach, reach)
+    nodes = m.new_tensor(_PANEL_NODES)
+    weights = m.new_tensor(_PANEL_WEIGHTS)
+    total = torch.zeros_like(m)
+    num_panels = _NUM_PANELS + max(0, math.ceil(math.log2(reach / REACH)))
+    low, high = 0.0, 2.0 ** (1 - num_panels)
+    for _ in range(num_panels):
+        t = end.unsqueeze(-1) * (low + (high - low) * nodes)
+        total = total + (high - low) * (f(t) * weights).sum(-1)
+        low, high = high, 2 * high
+    at_end = f(end)
+    # A function that ends at 0 adds nothing, not 0 * inf, for an infinite margin.
+    tail = torch.where(at_end == 0, torch.zeros_like(m), at_end * (m - end))
+    return total * end + tail

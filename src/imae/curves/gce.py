@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from imae._checks import check_interval
-from imae.curves.curve import Curve, Window
+from imae.curves.curve import REACH, Curve, Window, integrate_from_zero
+from imae.errors import check_interval
 
 
 @final
@@ -140,3 +140,63 @@ class AGCE(Curve):
         """Derivative of the loss at margin ``m``."""
         p = torch.sigmoid(m)
         return -torch.pow(self.a + p, self.q - 1) * p * torch.sigmoid(-m)
+
+
+@final
+@dataclass(frozen=True)
+class SharpGCE(Curve):
+    """GCE with a variance of the weight that T sets; a bounded IMAE at q = 1.
+
+    Formula, with E(x) = expm1(x) / x and E(0) = 1:
+
+        phi(m)  = integral from 0 to -log p of E(T v (1 - exp(-y))) v dy, v = exp(-q y)
+        phi'(m) = -expm1(T p^q (1 - p)) / T
+        w(p)    = 2 (exp(T p^q (1 - p)) - 1) / T
+
+    As T tends to 0 it is ``GCE`` with the same q, and so half of ``MAE`` at q = 1. The weight
+    vanishes at p = 0 and p = 1, so the value is bounded, not negative and 0 at p = 1; unlike IMAE
+    it does not learn from rows that are far from their label.
+
+    Args:
+        T: How much the weight varies, in [0, 80]; 0 for ``GCE``.
+        q: Position between CCE and MAE, in (0, 1].
+
+    Examples:
+        >>> SharpGCE(T=0.0, q=1.0).weight(torch.tensor([0.5]))      # MAE / 2
+        tensor([0.5000])
+        >>> SharpGCE(T=8.0, q=1.0).weight(torch.tensor([0.0, 0.5, 1.0]))
+        tensor([0.0000, 1.5973, 0.0000])
+
+    Reference:
+        Ours: Wang et al., "IMAE for Noise-Robust Learning", 2023, section 7, applied to GCE.
+    """
+
+    T: float = 4.0
+    q: float = 1.0
+    name: ClassVar[str] = "sharp_gce"
+
+    def __post_init__(self) -> None:
+        check_interval("T", self.T, low=0, high=80)
+        check_interval("q", self.q, low=0, high=1, open_low=True)
+
+    def value(self, m: Tensor) -> Tensor:
+        """Loss at margin ``m``."""
+
+        # In -log p, from p = 1 on: the value keeps its digits where it is small.
+        def integrand(y: Tensor) -> Tensor:
+            power = torch.exp(-self.q * y)
+            return _mean_exponential(self.T * power * -torch.expm1(-y)) * power
+
+        reach = max(REACH, REACH / 2 / self.q)
+        return integrate_from_zero(integrand, -logsigmoid(m), reach=reach)
+
+    def slope(self, m: Tensor) -> Tensor:
+        """Derivative of the loss at margin ``m``."""
+        base = torch.exp(self.q * logsigmoid(m)) * torch.sigmoid(-m)
+        return -_mean_exponential(self.T * base) * base
+
+
+def _mean_exponential(x: Tensor) -> Tensor:
+    """``expm1(x) / x``, the mean of exp over [0, x]; 1 at 0."""
+    is_zero = x == 0
+    return (torch.expm1(x) / x.masked_fill(is_zero, 1)).masked_fill(is_zero, 1)

@@ -1,5 +1,6 @@
-"""Losses that are defined by their weight, an exponential that sets its variance."""
+"""Losses that are defined by their weight."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -8,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from imae._checks import check_interval
-from imae.curves.curve import Curve
-from imae.curves.integrals import REACH, integrate_from_zero
+from imae.curves.curve import REACH, Curve, integrate_from_zero
+from imae.errors import check_interval
 
 # The largest weights, exp(100 / 4) and exp(80), leave room for a sum over a batch in float32.
 _LARGEST_T = 100.0
@@ -164,62 +164,42 @@ class ICCE(Curve):
 
 @final
 @dataclass(frozen=True)
-class SharpGCE(Curve):
-    """GCE with a variance of the weight that T sets; a bounded IMAE at q = 1.
+class FromWeight(Curve):
+    """The loss whose weight is a given function of the label's probability.
 
-    Formula, with E(x) = expm1(x) / x and E(0) = 1:
+    Formula:
 
-        phi(m)  = integral from 0 to -log p of E(T v (1 - exp(-y))) v dy, v = exp(-q y)
-        phi'(m) = -expm1(T p^q (1 - p)) / T
-        w(p)    = 2 (exp(T p^q (1 - p)) - 1) / T
+        phi(m)  = -1/2 times the integral of w(sigmoid(t)) from 0 to m
+        phi'(m) = -w(p) / 2
+        w(p)    = the given function
 
-    As T tends to 0 it is ``GCE`` with the same q, and so half of ``MAE`` at q = 1. The weight
-    vanishes at p = 0 and p = 1, so the value is bounded, not negative and 0 at p = 1; unlike IMAE
-    it does not learn from rows that are far from their label.
+    The value is anchored at p = 1/2 and found by quadrature, so the function should be smooth.
+    The function sees probabilities rounded to the float type of the logits: one that needs the
+    small difference ``1 - p`` near p = 1 is better written as a curve of its own.
 
     Args:
-        T: How much the weight varies, in [0, 80]; 0 for ``GCE``.
-        q: Position between CCE and MAE, in (0, 1].
+        w: Maps probabilities, any shape, to weights of the same shape, none of them negative;
+            made of differentiable torch operations.
 
     Examples:
-        >>> SharpGCE(T=0.0, q=1.0).weight(torch.tensor([0.5]))      # MAE / 2
-        tensor([0.5000])
-        >>> SharpGCE(T=8.0, q=1.0).weight(torch.tensor([0.0, 0.5, 1.0]))
-        tensor([0.0000, 1.5973, 0.0000])
+        >>> flat_top = FromWeight(lambda p: torch.exp(-((p - 0.5) ** 2)))
+        >>> flat_top.weight(torch.tensor([0.5]))
+        tensor([1.])
 
     Reference:
-        Ours: Wang et al., "IMAE for Noise-Robust Learning", 2023, section 7, applied to GCE.
+        Wang et al., "IMAE for Noise-Robust Learning", 2023, section 3: a loss is its weights.
     """
 
-    T: float = 4.0
-    q: float = 1.0
-    name: ClassVar[str] = "sharp_gce"
-
-    def __post_init__(self) -> None:
-        check_interval("T", self.T, low=0, high=_LARGEST_EXPONENT)
-        check_interval("q", self.q, low=0, high=1, open_low=True)
+    w: Callable[[Tensor], Tensor]
+    name: ClassVar[str] = "from_weight"
 
     def value(self, m: Tensor) -> Tensor:
         """Loss at margin ``m``."""
-
-        # In -log p, from p = 1 on: the value keeps its digits where it is small.
-        def integrand(y: Tensor) -> Tensor:
-            power = torch.exp(-self.q * y)
-            return _mean_exponential(self.T * power * -torch.expm1(-y)) * power
-
-        reach = max(REACH, REACH / 2 / self.q)
-        return integrate_from_zero(integrand, -logsigmoid(m), reach=reach)
+        return integrate_from_zero(self.slope, m)
 
     def slope(self, m: Tensor) -> Tensor:
         """Derivative of the loss at margin ``m``."""
-        base = torch.exp(self.q * logsigmoid(m)) * torch.sigmoid(-m)
-        return -_mean_exponential(self.T * base) * base
-
-
-def _mean_exponential(x: Tensor) -> Tensor:
-    """``expm1(x) / x``, the mean of exp over [0, x]; 1 at 0."""
-    is_zero = x == 0
-    return (torch.expm1(x) / x.masked_fill(is_zero, 1)).masked_fill(is_zero, 1)
+        return -0.5 * self.w(torch.sigmoid(m))
 
 
 def _node_tensors(m: Tensor) -> tuple[Tensor, ...]:

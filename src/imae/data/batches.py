@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from imae._checks import check_integer
 from imae._draws import numpy_generator, torch_generator
 from imae.data.split import Inputs, Split
-from imae.errors import ArgumentError, ImaeError
+from imae.errors import ArgumentError, ImaeError, check_integer
 
 
 @dataclass(frozen=True, eq=False)

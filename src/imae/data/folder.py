@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from imae._checks import check_integer
 from imae.data.assemble import SPLIT_NAMES, Columns, assemble
 from imae.data.image_files import SUFFIXES, ImageFiles, confined_names, decode
 from imae.data.split import Data, Skipped, Split, written_ids
-from imae.errors import DataError
+from imae.errors import DataError, check_integer
 
 
 def drop_unreadable(data: Data, *, workers: int = 0) -> Data:

@@ -14,10 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae._checks import check_integer
 from imae._draws import row_draws
 from imae.data.split import Inputs, hash_rows
-from imae.errors import ArgumentError, DataError, import_extra
+from imae.errors import ArgumentError, DataError, check_integer, import_extra
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: it starts a program

@@ -9,11 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae._checks import check_integer
 from imae._draws import row_draws
 from imae.data.image_files import ImageFiles, decode, normalise
 from imae.data.split import Data, Inputs, Split, hash_rows
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, check_integer
 
 
 @final

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from imae._checks import check_choice
 from imae._registry import Catalog, Entry
 from imae.data.arrays import ARRAY_SUFFIXES, load_array_file
 from imae.data.folder import check_present, drop_unreadable, load_image_folder
@@ -13,7 +12,7 @@ from imae.data.preparation import fit_preparation
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data
 from imae.data.table import TABLE_SUFFIXES, load_manifest
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, check_choice
 
 _IMAGES = {"root": None, "resize": 256, "crop": 227, "flip": True}
 

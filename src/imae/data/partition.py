@@ -3,10 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_integer, check_interval
 from imae._draws import numpy_generator
 from imae.data.split import Split
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer, check_interval
 
 
 def hold_out(

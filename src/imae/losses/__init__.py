@@ -1,19 +1,13 @@
 """Curves applied to logits, and losses that need the whole distribution."""
 
-from imae.losses.auto import AutoT as AutoT
-from imae.losses.bound import BoundedLogits as BoundedLogits
-from imae.losses.bound import CappedLogits as CappedLogits
-from imae.losses.bound import bound_logits as bound_logits
-from imae.losses.bound import cap_logits as cap_logits
-from imae.losses.correction import CorrectedLoss as CorrectedLoss
-from imae.losses.correction import backward_correction as backward_correction
-from imae.losses.correction import forward_correction as forward_correction
+from imae.curves.classic import reverse_cross_entropy as reverse_cross_entropy
 from imae.losses.functional import curve_loss as curve_loss
 from imae.losses.general import BootstrapLoss as BootstrapLoss
-from imae.losses.general import EpsSoftmaxLoss as EpsSoftmaxLoss
+from imae.losses.general import CorrectedLoss as CorrectedLoss
 from imae.losses.general import LabelSmoothingLoss as LabelSmoothingLoss
+from imae.losses.general import backward_correction as backward_correction
 from imae.losses.general import bootstrap_loss as bootstrap_loss
-from imae.losses.general import eps_softmax_loss as eps_softmax_loss
+from imae.losses.general import forward_correction as forward_correction
 from imae.losses.general import label_smoothing_loss as label_smoothing_loss
 from imae.losses.linear import linear_curve_loss as linear_curve_loss
 from imae.losses.margin import margin as margin
@@ -26,8 +20,14 @@ from imae.losses.module import __getattr__ as __getattr__  # a module for each c
 from imae.losses.module import weight_curve as weight_curve
 from imae.losses.normalized import ActiveNegativeLoss as ActiveNegativeLoss
 from imae.losses.normalized import AsymmetricMSELoss as AsymmetricMSELoss
+from imae.losses.normalized import EpsSoftmaxLoss as EpsSoftmaxLoss
 from imae.losses.normalized import NormalizedCELoss as NormalizedCELoss
 from imae.losses.normalized import active_negative_loss as active_negative_loss
 from imae.losses.normalized import asymmetric_mse as asymmetric_mse
+from imae.losses.normalized import eps_softmax_loss as eps_softmax_loss
 from imae.losses.normalized import normalized_cross_entropy as normalized_cross_entropy
-from imae.losses.normalized import reverse_cross_entropy as reverse_cross_entropy
+from imae.losses.stable import AutoT as AutoT
+from imae.losses.stable import BoundedLogits as BoundedLogits
+from imae.losses.stable import CappedLogits as CappedLogits
+from imae.losses.stable import bound_logits as bound_logits
+from imae.losses.stable import cap_logits as cap_logits

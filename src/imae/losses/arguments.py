@@ -1,15 +1,15 @@
-"""Arguments shared by all losses: shapes, dtypes, class weights, ignored rows, means."""
+"""Arguments shared by all losses: shapes, dtypes, class weights, ignored rows, means, modules."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from imae._checks import check_choice
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_choice
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -241,3 +241,38 @@ def _refuse(
     except Exception as error:
         raise type(error)(f"{str(error).strip()} (got {given})") from None
     raise RuntimeError(f"logits and target do not fit together: got {given}")
+
+
+class DistributionLoss(nn.Module):
+    """A loss function as a module; a leaf class names the function.
+
+    The module takes the function's arguments, with its defaults, in its order. Tensors among them
+    are buffers: they move with the module and are saved with it.
+    """
+
+    function: ClassVar[Callable[..., Tensor]]
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        parameters = list(inspect.signature(cls.function).parameters.values())[2:]
+        # The first argument may be given by position: ``BootstrapLoss(0.8)``.
+        parameters[0] = parameters[0].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        cls.__signature__ = inspect.Signature(parameters)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__()
+        bound = type(self).__signature__.bind(*arguments, **options)
+        bound.apply_defaults()
+        self._names = tuple(bound.arguments)
+        for name, value in bound.arguments.items():
+            value = as_class_weight(value) if name == "weight" else value
+            if isinstance(value, Tensor) or name == "weight":
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
+        options = {name: getattr(self, name) for name in self._names}
+        return type(self).function(logits, target, **options)

@@ -6,15 +6,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from imae._checks import check_choice
 from imae.curves.curve import Curve
+from imae.errors import check_choice
 from imae.losses.arguments import (
     Labels,
     check_labels,
     is_plain,
     refuse_classes_out_of_range,
 )
-from imae.losses.bound import cap_logits
 from imae.losses.kernel import kernel_loss
 from imae.losses.margin import (
     batch_weight,
@@ -26,6 +25,7 @@ from imae.losses.margin import (
     value_at_margin,
     weight_at_margin,
 )
+from imae.losses.stable import cap_logits
 
 NORMALIZATIONS = (None, "batch", "chance")
 

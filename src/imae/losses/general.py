@@ -1,15 +1,19 @@
-"""Losses that need the whole distribution, and so are not curves."""
+"""Cross entropy smoothed, bootstrapped or corrected: losses that need the whole distribution."""
 
-import inspect
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from imae._checks import check_interval
-from imae.losses.arguments import Labels, as_class_weight, of_label, reduce_rows
+from imae.errors import ArgumentError, check_interval
+from imae.losses.arguments import (
+    DistributionLoss,
+    Labels,
+    as_class_weight,
+    is_plain,
+    of_label,
+    reduce_rows,
+)
 
 
 def label_smoothing_loss(
@@ -37,9 +41,6 @@ def label_smoothing_loss(
         weight: Factor of each class, shape (C).
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
-
-    Returns:
-        A scalar, or with ``reduction="none"`` the shape of the class targets.
 
     Examples:
         >>> label_smoothing_loss(torch.zeros(1, 4), torch.tensor([0]))
@@ -83,12 +84,9 @@ def bootstrap_loss(
         target: Classes, as for ``imae.curve_loss``.
         beta: Trust in the label, in [0, 1].
         hard: Whether the prediction enters as its most likely class.
-        weight: Factor of each class of the label, shape (C).
+        weight: Factor of each class, shape (C).
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
-
-    Returns:
-        A scalar, or with ``reduction="none"`` the shape of ``target``.
 
     Examples:
         >>> bootstrap_loss(torch.zeros(1, 4), torch.tensor([0]))
@@ -114,104 +112,6 @@ def bootstrap_loss(
     )
 
 
-def eps_softmax_loss(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    m: float = 1e5,
-    alpha: float = 0.01,
-    beta: float = 5.0,
-    A: float = -18.420680743952367,  # noqa: N803
-    weight: Tensor | Sequence[float] | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    """Cross entropy of predictions pushed towards a one-hot vector, plus MAE.
-
-    Formula, with t the most likely class:
-
-        -alpha max(A, log((p_y + m [y = t]) / (1 + m))) + 2 beta (1 - p_y)
-
-    The larger m, the less the first term says of rows that are predicted as labelled, and the
-    less a row counts whose label is another class: below A it sends no gradient there. Defaults
-    are those of the authors' code for CIFAR-10 with symmetric noise; A is their log(1e-8).
-
-    Args:
-        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
-        target: Classes, as for ``imae.curve_loss``.
-        m: What is added to the largest probability, not negative; 0 for cross entropy plus MAE.
-        alpha: Factor of the cross entropy, not negative.
-        beta: Factor of the mean absolute error, not negative.
-        A: Smallest logarithm of a probability, negative.
-        weight: Factor of each class, shape (C).
-        ignore_index: Class whose rows do not count.
-        reduction: "none", "mean" or "sum".
-
-    Returns:
-        A scalar, or with ``reduction="none"`` the shape of ``target``.
-
-    Examples:
-        >>> logits = torch.tensor([[2.0, 0.0]])
-        >>> eps_softmax_loss(logits, torch.tensor([0]), m=0.0, alpha=1.0, beta=0.0)
-        tensor(0.1269)
-
-    Reference:
-        Wang et al., "Epsilon-softmax: approximating one-hot vectors for mitigating label noise",
-        NeurIPS 2024.
-    """
-    check_interval("m", m, low=0)
-    check_interval("alpha", alpha, low=0)
-    check_interval("beta", beta, low=0)
-    check_interval("A", A, high=0, open_high=True)
-
-    def rows(log_p: Tensor, labels: Labels) -> Tensor:
-        own = of_label(log_p, labels)
-        rest = -torch.expm1(own)  # 1 - p_y
-        assert labels.index is not None
-        is_top = log_p.argmax(1) == labels.index
-        pushed = torch.where(is_top, torch.log1p(-rest / (1 + m)), own - math.log1p(m))
-        return -alpha * pushed.clamp(min=A) + 2 * beta * rest
-
-    return reduce_rows(
-        logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
-    )
-
-
-class DistributionLoss(nn.Module):
-    """A loss function as a module; a leaf class names the function.
-
-    The module takes the function's arguments, with its defaults, in its order. Tensors among them
-    are buffers: they move with the module and are saved with it.
-    """
-
-    function: ClassVar[Callable[..., Tensor]]
-    __signature__: ClassVar[inspect.Signature]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        parameters = list(inspect.signature(cls.function).parameters.values())[2:]
-        # The first argument may be given by position: ``BootstrapLoss(0.8)``.
-        parameters[0] = parameters[0].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        cls.__signature__ = inspect.Signature(parameters)
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__()
-        bound = type(self).__signature__.bind(*arguments, **options)
-        bound.apply_defaults()
-        self._names = tuple(bound.arguments)
-        for name, value in bound.arguments.items():
-            value = as_class_weight(value) if name == "weight" else value
-            if isinstance(value, Tensor) or name == "weight":
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
-
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
-        options = {name: getattr(self, name) for name in self._names}
-        return type(self).function(logits, target, **options)
-
-
 class LabelSmoothingLoss(DistributionLoss):
     """Smoothed cross entropy; see ``imae.losses.label_smoothing_loss``."""
 
@@ -224,7 +124,177 @@ class BootstrapLoss(DistributionLoss):
     function = staticmethod(bootstrap_loss)
 
 
-class EpsSoftmaxLoss(DistributionLoss):
-    """Cross entropy after epsilon-softmax, plus MAE; see ``imae.losses.eps_softmax_loss``."""
+# Beyond this the inverse of a transition matrix is rounding error.
+LARGEST_CONDITION = 1e6
+_LARGEST_EXPONENT = 80.0
 
-    function = staticmethod(eps_softmax_loss)
+
+def forward_correction(
+    logits: Tensor,
+    target: Tensor,
+    transition: Tensor,
+    *,
+    weight: Tensor | Sequence[float] | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross entropy of the noisy label that the network and the noise together predict.
+
+    Formula:
+
+        -log sum_i p_i transition[i, y]
+
+    Args:
+        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
+        target: Classes, as for ``imae.curve_loss``.
+        transition: Probability of given label j where the true one is i, at [i, j]; shape
+            (C, C), rows that sum to 1.
+        weight: Factor of each class, shape (C).
+        ignore_index: Class whose rows do not count.
+        reduction: "none", "mean" or "sum".
+
+    Raises:
+        ArgumentError: If ``transition`` is not a square matrix of probabilities.
+
+    Examples:
+        >>> forward_correction(torch.zeros(1, 4), torch.tensor([0]), torch.eye(4))
+        tensor(1.3863)
+
+    Reference:
+        Patrini et al., "Making deep neural networks robust to label noise: a loss correction
+        approach", CVPR 2017.
+    """
+    _check_transition(transition, logits)
+
+    def rows(log_p: Tensor, labels: Labels) -> Tensor:
+        assert labels.index is not None
+        to_label = transition.to(log_p).t()[labels.index].movedim(-1, 1)
+        # Not the logarithm of the matrix: its derivative at an entry of 0 is infinite. The largest
+        # possible term is factored out; what is impossible and larger must not overflow.
+        possible = log_p.detach().masked_fill(to_label == 0, -torch.inf)
+        shift = possible.amax(1, keepdim=True).clamp(min=torch.finfo(log_p.dtype).min)
+        total = ((log_p - shift).clamp(max=_LARGEST_EXPONENT).exp() * to_label).sum(1)
+        is_impossible = total == 0
+        losses = -total.masked_fill(is_impossible, 1).log() - shift.squeeze(1)
+        return losses.masked_fill(is_impossible, torch.inf)
+
+    return reduce_rows(
+        logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
+
+
+def backward_correction(
+    logits: Tensor,
+    target: Tensor,
+    transition: Tensor,
+    *,
+    weight: Tensor | Sequence[float] | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross entropy made unbiased by the inverse of the noise; it may be negative.
+
+    Formula:
+
+        -sum_j inverse(transition)[y, j] log p_j
+
+    Args:
+        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
+        target: Classes, as for ``imae.curve_loss``.
+        transition: Probability of given label j where the true one is i, at [i, j]; shape
+            (C, C), rows that sum to 1, invertible.
+        weight: Factor of each class, shape (C).
+        ignore_index: Class whose rows do not count.
+        reduction: "none", "mean" or "sum".
+
+    Raises:
+        ArgumentError: If ``transition`` is not a matrix of probabilities or has no inverse.
+
+    Examples:
+        >>> backward_correction(torch.zeros(1, 4), torch.tensor([0]), torch.eye(4))
+        tensor(1.3863)
+
+    Reference:
+        Patrini et al., "Making deep neural networks robust to label noise: a loss correction
+        approach", CVPR 2017.
+    """
+    _check_transition(transition, logits)
+    if is_plain(transition) and torch.linalg.cond(transition.double()) > LARGEST_CONDITION:
+        raise ArgumentError("transition has no inverse, so backward correction is not defined")
+    inverse = torch.linalg.inv(transition.double())
+
+    def rows(log_p: Tensor, labels: Labels) -> Tensor:
+        assert labels.index is not None
+        shares: Tensor = inverse.to(log_p)[labels.index].movedim(-1, 1)
+        # An impossible class that has no share adds 0, and not 0 * inf.
+        is_void = (shares == 0) & (log_p == -torch.inf)
+        return -(shares * log_p.masked_fill(is_void, 0)).sum(1)
+
+    return reduce_rows(
+        logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
+
+
+class CorrectedLoss(nn.Module):
+    """Cross entropy corrected by a transition matrix, which moves with the module.
+
+    See ``imae.losses.forward_correction`` and ``imae.losses.backward_correction``.
+
+    Args:
+        transition: Probability of given label j where the true one is i, at [i, j]; shape (C, C).
+        backward: Whether to correct the losses instead of the predictions.
+        weight: Factor of each class, shape (C).
+        ignore_index: Class whose rows do not count.
+        reduction: "none", "mean" or "sum".
+
+    Examples:
+        >>> criterion = CorrectedLoss(torch.tensor([[0.9, 0.1], [0.4, 0.6]]))
+        >>> criterion(torch.zeros(1, 2), torch.tensor([0]))
+        tensor(0.4308)
+    """
+
+    transition: Tensor
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        transition: Tensor,
+        *,
+        backward: bool = False,
+        weight: Tensor | Sequence[float] | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        self.register_buffer("weight", as_class_weight(weight))
+        self.register_buffer("transition", transition)
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+        self._correct = backward_correction if backward else forward_correction
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
+        return self._correct(
+            logits,
+            target,
+            self.transition,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+
+def _check_transition(transition: Tensor, logits: Tensor) -> None:
+    num_classes = logits.shape[min(1, logits.dim() - 1)]
+    if transition.shape != (num_classes, num_classes):
+        raise ArgumentError(
+            f"transition must have shape ({num_classes}, {num_classes}), "
+            f"got {tuple(transition.shape)}"
+        )
+    if not is_plain(transition):
+        return
+    sums = transition.detach().cpu().double().sum(1)  # not every device has double precision
+    rounding = torch.finfo(transition.dtype).resolution  # of half precision, above all
+    is_one = torch.allclose(sums, torch.ones_like(sums), rtol=rounding, atol=1e-4)
+    if bool((transition < 0).any()) or not is_one:
+        raise ArgumentError("transition must hold probabilities whose rows sum to 1")

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from imae._checks import check_choice
 from imae.curves.curve import Curve
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_choice
 from imae.losses.arguments import (
     check_labels,
     is_autocast,

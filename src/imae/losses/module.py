@@ -8,17 +8,15 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from imae._checks import check_choice, check_integer, check_interval
 from imae._registry import exports
 from imae.curves.catalog import CURVES
 from imae.curves.classic import MAE
 from imae.curves.curve import Curve, Scale
 from imae.curves.reweighted import IMAE
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_choice, check_integer, check_interval
 from imae.losses.arguments import REDUCTIONS, as_class_weight
-from imae.losses.auto import AutoT
-from imae.losses.bound import cap_logits
 from imae.losses.functional import NORMALIZATIONS, curve_loss
+from imae.losses.stable import AutoT, cap_logits
 
 
 class LossOptions(TypedDict, total=False):

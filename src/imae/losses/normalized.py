@@ -1,14 +1,15 @@
-"""Normalised cross entropy, and the passive losses that are added to it."""
+"""Normalised cross entropy, and other pairs of an active and a passive loss."""
 
+import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from imae._checks import check_interval
-from imae.curves.classic import MAE
+from imae.curves.classic import MAE, reverse_cross_entropy
 from imae.curves.curve import Curve, Scale
-from imae.losses.arguments import Labels, of_label, reduce_rows
-from imae.losses.general import DistributionLoss
+from imae.errors import check_interval
+from imae.losses.arguments import DistributionLoss, Labels, of_label, reduce_rows
 from imae.losses.margin import margin, value_at_margin
 
 
@@ -40,9 +41,6 @@ def normalized_cross_entropy(
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
 
-    Returns:
-        A scalar, or with ``reduction="none"`` the shape of ``target``.
-
     Examples:
         >>> import torch
         >>> normalized_cross_entropy(torch.zeros(1, 4), torch.tensor([0]))
@@ -63,29 +61,6 @@ def normalized_cross_entropy(
     return reduce_rows(
         logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
     )
-
-
-def reverse_cross_entropy(*, A: float = -4.0, factor: float = 1.0) -> Curve:  # noqa: N803
-    """The curve of cross entropy with label and prediction exchanged, a multiple of MAE.
-
-    Formula:
-
-        phi(m) = -factor A (1 - p)
-
-    Args:
-        A: The value used for log 0, negative.
-        factor: Factor of the loss, not negative.
-
-    Examples:
-        >>> import torch
-        >>> reverse_cross_entropy(A=-4.0).weight(torch.tensor([0.5]))
-        tensor([2.])
-
-    Reference:
-        Wang et al., "Symmetric cross entropy for robust learning with noisy labels", ICCV 2019.
-    """
-    check_interval("A", A, high=0, open_high=True)
-    return Scale(MAE(), -A / 2 * factor)
 
 
 def nce_mae_loss(
@@ -150,9 +125,6 @@ def asymmetric_mse(
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
 
-    Returns:
-        A scalar, or with ``reduction="none"`` the shape of ``target``.
-
     Examples:
         >>> import torch
         >>> asymmetric_mse(torch.zeros(1, 2), torch.tensor([0]), a=1.0)     # (1/4 + 1/4) / 2
@@ -208,9 +180,6 @@ def active_negative_loss(
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
 
-    Returns:
-        A scalar, or with ``reduction="none"`` the shape of ``target``.
-
     Examples:
         >>> import torch
         >>> active_negative_loss(torch.zeros(1, 4), torch.tensor([0]), alpha=1.0, beta=1.0)
@@ -240,6 +209,66 @@ def _share(log_p: Tensor, labels: Labels) -> Tensor:
     return of_label(log_p, labels) / total.masked_fill(total == 0, 1)
 
 
+def eps_softmax_loss(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    m: float = 1e5,
+    alpha: float = 0.01,
+    beta: float = 5.0,
+    A: float = -18.420680743952367,  # noqa: N803
+    weight: Tensor | Sequence[float] | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross entropy of predictions pushed towards a one-hot vector, plus MAE.
+
+    Formula, with t the most likely class:
+
+        -alpha max(A, log((p_y + m [y = t]) / (1 + m))) + 2 beta (1 - p_y)
+
+    The larger m, the less the first term says of rows that are predicted as labelled, and the
+    less a row counts whose label is another class: below A it sends no gradient there. Defaults
+    are those of the authors' code for CIFAR-10 with symmetric noise; A is their log(1e-8).
+
+    Args:
+        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
+        target: Classes, as for ``imae.curve_loss``.
+        m: What is added to the largest probability, not negative; 0 for cross entropy plus MAE.
+        alpha: Factor of the cross entropy, not negative.
+        beta: Factor of the mean absolute error, not negative.
+        A: Smallest logarithm of a probability, negative.
+        weight: Factor of each class, shape (C).
+        ignore_index: Class whose rows do not count.
+        reduction: "none", "mean" or "sum".
+
+    Examples:
+        >>> logits = torch.tensor([[2.0, 0.0]])
+        >>> eps_softmax_loss(logits, torch.tensor([0]), m=0.0, alpha=1.0, beta=0.0)
+        tensor(0.1269)
+
+    Reference:
+        Wang et al., "Epsilon-softmax: approximating one-hot vectors for mitigating label noise",
+        NeurIPS 2024.
+    """
+    check_interval("m", m, low=0)
+    check_interval("alpha", alpha, low=0)
+    check_interval("beta", beta, low=0)
+    check_interval("A", A, high=0, open_high=True)
+
+    def rows(log_p: Tensor, labels: Labels) -> Tensor:
+        own = of_label(log_p, labels)
+        rest = -torch.expm1(own)  # 1 - p_y
+        assert labels.index is not None
+        is_top = log_p.argmax(1) == labels.index
+        pushed = torch.where(is_top, torch.log1p(-rest / (1 + m)), own - math.log1p(m))
+        return -alpha * pushed.clamp(min=A) + 2 * beta * rest
+
+    return reduce_rows(
+        logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
+
+
 class NormalizedCELoss(DistributionLoss):
     """Normalised cross entropy; see ``imae.losses.normalized_cross_entropy``."""
 
@@ -256,3 +285,9 @@ class ActiveNegativeLoss(DistributionLoss):
     """Normalised cross entropy with its negative; see ``imae.losses.active_negative_loss``."""
 
     function = staticmethod(active_negative_loss)
+
+
+class EpsSoftmaxLoss(DistributionLoss):
+    """Cross entropy after epsilon-softmax, plus MAE; see ``imae.losses.eps_softmax_loss``."""
+
+    function = staticmethod(eps_softmax_loss)

@@ -11,22 +11,18 @@ from torch import Tensor
 from imae._registry import Catalog, Entry, defaults_of, exports
 from imae.curves.catalog import CURVES
 from imae.curves.reweighted import IMAE
-from imae.losses.auto import AutoT
-from imae.losses.general import bootstrap_loss, eps_softmax_loss, label_smoothing_loss
-from imae.losses.normalized import asymmetric_mse, nce_mae_loss, nce_rce_loss
-from imae.methods.active_bias import ActiveBias
-from imae.methods.anl import ActiveNegative
-from imae.methods.co_teaching import CoTeaching
+from imae.losses.general import bootstrap_loss, label_smoothing_loss
+from imae.losses.normalized import asymmetric_mse, eps_softmax_loss, nce_mae_loss, nce_rce_loss
+from imae.losses.stable import AutoT
 from imae.methods.correction import BackwardCorrection, ForwardCorrection
 from imae.methods.d2l import D2L
-from imae.methods.elr import ELR
-from imae.methods.joint_optim import JointOptim
-from imae.methods.l2rw import LearningToReweight
-from imae.methods.loss_method import AuthorsIMAE, CurveMethod, LossMethod
+from imae.methods.loss_method import ActiveNegative, AuthorsIMAE, CurveMethod, LossMethod
 from imae.methods.masking import Masking
 from imae.methods.method import Method
-from imae.methods.pruning import Trimmed, TruncatedGCEMethod
 from imae.methods.s_adaptation import SAdaptation
+from imae.methods.selection import CoTeaching, Trimmed, TruncatedGCEMethod
+from imae.methods.targets import ELR, JointOptim
+from imae.methods.weighting import ActiveBias, LearningToReweight
 
 CURVE_OPTIONS: Mapping[str, Any] = defaults_of(CurveMethod)
 

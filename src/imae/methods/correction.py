@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from imae._checks import check_interval
-from imae.errors import ArgumentError
-from imae.losses.correction import LARGEST_CONDITION, forward_correction
+from imae.errors import ArgumentError, check_interval
+from imae.losses.general import LARGEST_CONDITION, forward_correction
 from imae.losses.margin import precise
 from imae.methods.matrix import read_matrix
 from imae.methods.method import Facts, Method, Restart, Rows, first_stage

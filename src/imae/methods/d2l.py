@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imae._checks import check_integer, check_interval
 from imae._draws import numpy_generator
+from imae.errors import check_integer, check_interval
 from imae.losses.general import bootstrap_loss
 from imae.methods.method import Method, Rows
 

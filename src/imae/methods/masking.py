@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from imae._checks import check_interval
 from imae._draws import torch_generator
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_interval
 from imae.losses.margin import precise
 from imae.methods.matrix import Structure
 from imae.methods.method import Facts, Method, Rows, first_stage

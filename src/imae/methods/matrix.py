@@ -8,8 +8,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_choice, check_integer
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, check_choice, check_integer
 from imae.noise.noisy_labels import as_array
 
 MatrixSource: TypeAlias = str | Sequence[Sequence[float]]

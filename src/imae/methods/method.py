@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from imae.losses.bound import LogitLimit
 from imae.losses.margin import margin, precise
+from imae.losses.stable import LogitLimit
 
 
 @dataclass(frozen=True, eq=False)

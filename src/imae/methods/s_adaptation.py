@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from imae._checks import check_choice, check_interval
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_choice, check_interval
 from imae.losses.margin import precise
 from imae.methods.method import Facts, Method, Rows, first_stage
 from imae.models.network import Network

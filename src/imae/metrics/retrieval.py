@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from imae._checks import check_integer
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, check_integer
 
 JUNK = -1  # identity of gallery rows that count neither as right nor as wrong
 _BLOCK_ELEMENTS = 2**26  # similarities held at once: 256 MB in float32

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from imae._checks import check_integer
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer
 
 Logits = Callable[[Tensor], Tensor]
 

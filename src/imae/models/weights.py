@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from imae._checks import check_choice
-from imae.errors import DataError, MissingExtraError, import_extra
+from imae.errors import DataError, MissingExtraError, check_choice, import_extra
 from imae.models.network import CustomNetwork
 
 _NESTED_UNDER = ("state_dict", "model_state_dict", "model", "network")

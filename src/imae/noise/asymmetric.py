@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_integer
 from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
 from imae._draws import seeded
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer
 from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_labels
 from imae.noise.transition import redraw
 

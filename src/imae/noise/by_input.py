@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_interval
 from imae._draws import choose_rows, draw_by_row, draw_normal, seeded
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_interval
 from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_array, as_labels
 
 _SPREAD = 0.1  # of the flip rates of the rows about the asked rate, in the reference

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from imae._checks import check_interval
 from imae._registry import Catalog, Entry
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_interval
 from imae.noise.asymmetric import cifar10_asymmetric, cifar100_asymmetric, pairs
 from imae.noise.by_input import instance_dependent
 from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels

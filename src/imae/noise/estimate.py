@@ -18,8 +18,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_integer, check_interval
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer, check_interval
 from imae.noise.noisy_labels import ArrayOrTensor, as_labels, as_probabilities
 from imae.noise.rate_curve import (
     Floats,

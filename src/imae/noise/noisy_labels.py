@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from imae._checks import check_integer
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer
 
 if TYPE_CHECKING:
     import torch

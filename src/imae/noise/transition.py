@@ -3,9 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_interval
 from imae._draws import choose_rows, draw_by_class, seeded
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_interval
 from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_array, as_labels
 
 

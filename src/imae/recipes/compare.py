@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from imae._checks import check_integer
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer
 from imae.methods.catalog import METHODS
 from imae.recipes.grid import claim, run_jobs, with_share_of_threads
 from imae.recipes.runner import Job

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from imae._checks import check_integer
-from imae.errors import ArgumentError, ImaeError
+from imae.errors import ArgumentError, ImaeError, check_integer
 from imae.recipes.outcome import run_folder
 from imae.recipes.recipe import Cell, Settings, cell_config
 from imae.recipes.runner import Job, attempt, run_at_once, run_on_ray

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from imae._checks import check_choice
+from imae.errors import check_choice
 from imae.methods.catalog import METHODS
 from imae.noise.catalog import parse
 from imae.recipes.recipe import Cell, Settings, Variant, merged

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imae._checks import check_choice
 from imae.data import load
 from imae.data.sources.archive import data_root
 from imae.data.sources.catalog import SETS
-from imae.errors import ArgumentError, DataError, import_extra
+from imae.errors import ArgumentError, DataError, check_choice, import_extra
 from imae.recipes.catalog import RECIPES
 from imae.recipes.grid import (
     build_jobs,

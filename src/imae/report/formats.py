@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from imae._checks import check_choice
-from imae.errors import import_extra
+from imae.errors import check_choice, import_extra
 from imae.records.files import whole_file
 from imae.report.hints import Summary
 from imae.report.table import REPORTED, Row, Table

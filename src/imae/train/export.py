@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from imae._checks import check_choice
-from imae.errors import ArgumentError, import_extra
+from imae.errors import ArgumentError, check_choice, import_extra
 from imae.methods.catalog import METHODS
 from imae.models import Network
 from imae.records.lock import check_overwriting

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from imae._checks import check_choice
 from imae.data import Batches, Split, Table, load_unlabelled
 from imae.data.loading import load_unscaled
 from imae.data.preparation import standardise
-from imae.errors import ArgumentError, DataError, ImaeError, import_extra
+from imae.errors import ArgumentError, DataError, ImaeError, check_choice, import_extra
 from imae.models import Network
 from imae.records.files import whole_file
 from imae.records.lock import check_overwriting

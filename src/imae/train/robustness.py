@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imae._checks import check_choice
 from imae._draws import torch_generator
 from imae.data import ArrayImages, ImageFiles, Split, Unlabelled, load_unlabelled, sample_rows
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, check_choice
 from imae.metrics.robustness import fgsm, pgd
 from imae.train.predict import Progress, load_network, load_test_rows, plain_batches
 from imae.train.preparation import Preparation, frozen_network, image_features, read_preparation

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from imae._checks import check_choice
-from imae.errors import DataError
+from imae.errors import DataError, check_choice
 from imae.methods.catalog import METHODS
 from imae.methods.method import Method
 from imae.models import Network, build, input_options

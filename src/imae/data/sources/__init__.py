@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from imae._lazy import lazy_exports
+from imae._registry import lazy_exports
 
 if TYPE_CHECKING:
     from imae.data.sources.archive import data_root as data_root

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_choice
 from imae._cifar_classes import (
     CIFAR10_CLASSES,
     CIFAR100_COARSE_CLASSES,
@@ -20,7 +19,7 @@ from imae.data.sources.archive import data_root
 from imae.data.sources.image_set import Arrays, ImageSet, Layout
 from imae.data.sources.unpickle import unpickle
 from imae.data.split import Data, Split
-from imae.errors import DataError, import_extra
+from imae.errors import DataError, check_choice, import_extra
 
 _PIXELS = 3 * 32 * 32
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))

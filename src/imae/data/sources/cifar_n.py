@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_choice
 from imae._cifar_classes import CIFAR100_COARSE_CLASSES, CIFAR100_COARSE_OF_FINE
 from imae.data.arrays import check_packing, read_header
 from imae.data.sources.archive import check_digests, data_root, places
@@ -24,7 +23,7 @@ from imae.data.sources.cifar import CIFAR10, CIFAR100
 from imae.data.sources.image_set import ImageSet
 from imae.data.sources.unpickle import unpickle
 from imae.data.split import Data, Split
-from imae.errors import DataError
+from imae.errors import DataError, check_choice
 
 _MAX_BYTES = 16 << 20
 _TORCH_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._checks import check_choice
 from imae.data.image_files import ImageFiles
 from imae.data.sources.archive import check_files, data_root, places, read_lines, read_names
 from imae.data.split import Data, Split
-from imae.errors import DataError
+from imae.errors import DataError, check_choice
 
 CLASSES = (
     "T-Shirt",

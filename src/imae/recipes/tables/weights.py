@@ -5,9 +5,8 @@ from pathlib import Path
 
 import torch
 
-from imae._checks import check_choice
 from imae.curves import CCE, IMAE, MAE, Curve, imae_weight_variance, weight_variance
-from imae.errors import import_extra
+from imae.errors import check_choice, import_extra
 from imae.recipes.outcome import Outcome, published
 from imae.recipes.protocols import BUDGETS
 from imae.recipes.recipe import Cell, Recipe
