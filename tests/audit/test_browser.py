@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imae.audit.cards import Sample, suspects
-from imae.audit.check import lower_bound
-from imae.audit.correct import correct, corrected_labels
+from imae.audit.cards import Preview, suspects
+from imae.audit.correct import Sample, correct, corrected_labels, lower_bound
 from imae.audit.decisions import read_decisions
 from imae.audit.page import write_check_page, write_review
-from imae.audit.preview import Preview
 from imae.audit.serve import Review, Server
 
 CHROMIUM = shutil.which("chromium")

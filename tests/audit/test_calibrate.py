@@ -5,7 +5,7 @@ import pytest
 
 from imae._draws import seeded
 from imae.audit.calibrate import fit_noise_model, flag_count, monotone, planted_probability
-from imae.audit.classes import likely_classes
+from imae.audit.evidence import likely_classes
 from imae.errors import ArgumentError
 
 

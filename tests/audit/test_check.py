@@ -2,18 +2,21 @@
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from mpmath import binomial, mp, mpf
 
-from imae.audit.check import check, draw_sample, lower_bound, read_check, save_check
+from imae.audit.correct import check, draw_sample, lower_bound, read_check, save_check
 from imae.audit.decisions import Decision
 from imae.errors import ArgumentError, DataError
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
 @pytest.mark.parametrize(("wrong", "rows"), [(1, 1), (1, 50), (49, 50), (96, 100), (700, 2000)])
-def test_the_bound_is_the_quantile_of_a_beta_distribution(wrong, rows, confidence):
-    known = beta.ppf(1 - confidence, wrong, rows - wrong + 1)
-    assert lower_bound(wrong, rows, confidence=confidence) == pytest.approx(known, rel=1e-9)
+def test_at_the_bound_so_many_wrong_rows_have_the_stated_chance(wrong, rows, confidence):
+    with mp.workdps(50):
+        p = mpf(lower_bound(wrong, rows, confidence=confidence))
+        counts = range(wrong, rows + 1)
+        chance = sum(binomial(rows, k) * p**k * (1 - p) ** (rows - k) for k in counts)
+    assert float(chance) == pytest.approx(1 - confidence, rel=1e-9)
 
 
 def test_the_bound_of_extreme_samples():
@@ -60,7 +63,7 @@ def test_decisions_become_a_bound_and_survive_on_disk(make_audit, tmp_path):
     decisions[int(sample[19])] = Decision("keep")
     done = check(audit, decisions, num_rows=20)
     assert (done.num_wrong, done.num_sampled, done.num_flagged) == (16, 20, 100)
-    assert done.precision_at_least == pytest.approx(beta.ppf(0.05, 16, 5))
+    assert done.precision_at_least == lower_bound(16, 20)
     save_check(done, tmp_path / "check.json")
     assert read_check(audit, tmp_path / "check.json") == done
     audit.is_flagged[:50] = False

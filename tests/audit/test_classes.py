@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from imae._draws import seeded
-from imae.audit.classes import TopClasses, likely_classes, voted_classes
+from imae.audit.evidence import TopClasses, likely_classes, voted_classes
 from imae.errors import DataError
 from imae.records import EpochDynamics
 

@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from imae.audit.correct import correct, export, write_corrected
+from imae.audit.correct import correct, write_corrected
 from imae.audit.decisions import Decision
+from imae.audit.label_tools import export
 from imae.data import Split, Table
 from imae.errors import ArgumentError
 from imae.train.relabel import relabel_from_file

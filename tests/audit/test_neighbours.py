@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from imae._draws import seeded
-from imae.audit.neighbours import (
+from imae.audit.scores import (
     compressed,
     duplicates,
     nearest,

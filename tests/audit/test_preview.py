@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from imae.audit.preview import previews_of
+from imae.audit.cards import previews_of
 from imae.errors import DataError
 
 

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from imae.audit.cards import Sample
+from imae.audit.correct import Sample
 from imae.audit.decisions import identity, read_decisions
 from imae.audit.serve import Review, Server
 from imae.errors import DataError

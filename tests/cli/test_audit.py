@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from imae.audit import Audit
-from imae.audit.check import draw_sample, lower_bound
+from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, read_decisions, write_decisions
 from imae.cli.app import main
 from imae.data import load

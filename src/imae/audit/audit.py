@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.audit.calibrate import fit_noise_model, flag_count, monotone
-from imae.audit.classes import TopClasses
 from imae.audit.evidence import (
     NEIGHBOURS,
     Evidence,
+    TopClasses,
     certain,
-    of_arrays,
+    likely_classes,
     of_run,
-    row_keys,
-    run_features,
 )
-from imae.audit.neighbours import compressed, duplicates, nearest, neighbour_disbelief
 from imae.audit.result import Audit
+from imae.audit.scores import compressed, duplicates, nearest, neighbour_disbelief
 from imae.errors import ArgumentError, DataError, check_interval
 from imae.records import RunFolder
 
@@ -78,16 +76,85 @@ def audit(
     if precision is not None:
         check_interval("precision", precision, low=0, high=1, open_low=True)
     if source is None or isinstance(source, np.ndarray):
-        evidence = of_arrays(source, given, features, row_ids, class_names)
+        evidence = _of_arrays(source, given, features, row_ids, class_names)
     else:
         if not (given is None and row_ids is None and class_names is None):
             raise ArgumentError("given, row_ids and class_names are in the run; leave them out")
+        from imae.audit.sources import row_keys, run_features
+
         run = source if isinstance(source, RunFolder) else RunFolder(Path(source))
         evidence = of_run(run)
         evidence = replace(evidence, hashes=row_keys(run, evidence.row_ids))
         if features is None:
             features = run_features(run, evidence.row_ids)
     return _judge(evidence, features, precision)
+
+
+def _of_arrays(
+    probabilities: NDArray[np.floating] | None,
+    given: NDArray[np.integer] | None,
+    features: NDArray[np.floating] | None,
+    row_ids: NDArray[np.str_] | None,
+    class_names: tuple[str, ...] | None,
+) -> Evidence:
+    """The evidence of probabilities, or of features only; the arguments are those of `audit`.
+
+    Raises:
+        ArgumentError: If something is missing.
+        DataError: If arrays do not match.
+    """
+    if given is None:
+        raise ArgumentError("given: probabilities and features need the given labels beside them")
+    if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
+        raise DataError(f"given must be integers of shape (N,), got {given.dtype} {given.shape}")
+    labels = given.astype(np.int64)
+    if probabilities is None:
+        if features is None:
+            raise ArgumentError("give a run, probabilities or features to judge by")
+        num_classes = max(int(labels.max()) + 1, len(class_names or ()), 2)
+    else:
+        _check_probabilities(probabilities, len(labels))
+        num_classes = probabilities.shape[1]
+    if labels.min() < 0 or labels.max() >= num_classes:
+        raise DataError(f"given must be in [0, {num_classes}), got {labels.min()}..{labels.max()}")
+    names = class_names or tuple(map(str, range(num_classes)))
+    if len(names) != num_classes:
+        raise DataError(f"class_names: {len(names)} names for {num_classes} classes")
+    ids = np.arange(len(labels)).astype(str) if row_ids is None else row_ids
+    if len(ids) != len(labels):
+        raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
+    if probabilities is None:
+        assert features is not None
+        near, similarity = nearest(compressed(features), 2 * NEIGHBOURS)
+        disbelief = neighbour_disbelief(labels, near, similarity)
+        # Neighbours vote with what their own neighbours say: their labels may be wrong.
+        classes = certain(labels, num_classes).mixed(near, weight=1.0)
+        classes = certain(classes.classes[:, 0], num_classes).mixed(near)
+    else:
+        disbelief = 1 - probabilities[np.arange(len(labels)), labels].astype(np.float64)
+        classes = likely_classes(probabilities)
+    return Evidence(ids, labels, names, disbelief, classes, np.ones(len(labels), bool))
+
+
+def _check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> None:
+    """Raises unless these are probabilities of at least two classes for so many rows.
+
+    Raises:
+        DataError: If the shape is another, or a row is negative, NaN or does not sum to one.
+    """
+    shape = probabilities.shape
+    if probabilities.ndim != 2 or shape[1] < 2 or shape[0] != num_rows:
+        raise DataError(f"probabilities must be of shape ({num_rows}, C), got {shape}")
+    if probabilities.dtype.kind != "f":
+        raise DataError(f"probabilities must be decimal numbers, got {probabilities.dtype}")
+    sums = probabilities.sum(1)
+    is_bad = ~((np.abs(sums - 1) < 1e-2) & (probabilities.min(1) >= 0))
+    if is_bad.any():
+        row = int(is_bad.argmax())
+        raise DataError(
+            f"probabilities of row {row} (counted from 0) must be at least 0 and sum to 1, "
+            f"they sum to {float(sums[row]):.4g}"
+        )
 
 
 def _judge(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.audit.classes import TopClasses
+from imae.audit.evidence import TopClasses
 from imae.errors import ArgumentError
 from imae.noise.rate_curve import fit_transition, symmetric_transition
 

@@ -1,44 +1,165 @@
-"""What a review page shows: which rows, in which order, and what is known of each."""
+"""What a reviewer sees of a row: a picture, text or cells, and what the audit says of it."""
 
+import base64
+import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.audit.decisions import Decision, identity
-from imae.audit.preview import Preview, Previewer
 from imae.audit.result import Audit
+from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table, load
+from imae.data.columns import find_roles
+from imae.data.image_files import decode
+from imae.data.loading import layout_of
+from imae.data.sources.catalog import SOURCES
+from imae.data.table import as_texts, open_columns
+from imae.errors import DataError, ImaeError, import_extra
 
-_MATRIX_CLASSES = 12  # with more, the confusion is a list
-_LISTED_PAIRS = 40
-_NO_CLASS = "no class"
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The random sample of flagged rows that a page of the check shows.
-
-    Args:
-        rows: Positions of the rows.
-        confidence: Confidence of the bound.
-    """
-
-    rows: NDArray[np.int64]
-    confidence: float = 0.95
+_SIDE = 224  # pixels of the longer side of a picture
+_MOST_BYTES = 24_000  # of a picture
+_QUALITIES = (82, 70, 55, 40, 25, 10)
+_MOST_CELLS = 12
+_LONGEST_TEXT = 600
+NO_CLASS = "no class"
 
 
 @dataclass(frozen=True)
-class Serving:
-    """What a page from a server has that a file has not.
+class Preview:
+    """A row as a reviewer sees it; exactly one of the three is set.
 
     Args:
-        saved: Decisions made before, by position of the row.
+        picture: An image as a ``data:`` address.
+        text: A text.
+        cells: Names and values of columns.
+        is_small: Whether the picture has few pixels, and is shown larger than it is.
     """
 
-    saved: Mapping[int, Decision] = field(default_factory=dict)
+    picture: str | None = None
+    text: str | None = None
+    cells: tuple[tuple[str, str], ...] | None = None
+    is_small: bool = False
+
+
+Previewer = Callable[[str], Preview | None]
+"""What makes the preview of the row with this id; None if the row cannot be shown."""
+
+
+def no_previews(row_id: str) -> Preview | None:  # noqa: ARG001 - rows are told by their ids
+    """Shows nothing of any row."""
+    return None
+
+
+def previews_of(config: Mapping[str, Any]) -> Previewer:
+    """Previews of the rows that a run trained on or held out.
+
+    Args:
+        config: The settings of the run, as its folder holds them.
+
+    Raises:
+        ImaeError: If the data is not there any more or cannot be read.
+    """
+    settings = config.get("data")
+    if not isinstance(settings, Mapping) or not isinstance(settings.get("name"), str):
+        raise DataError("the settings of the run name no data")
+    options = settings.get("options") or {}
+    data = load(settings["name"], root=settings.get("root"), **options)
+    texts = _texts(settings["name"], options)
+    places = _places(data)
+
+    def preview(row_id: str) -> Preview | None:
+        if row_id in texts:
+            return Preview(text=texts[row_id][:_LONGEST_TEXT])
+        if row_id not in places:
+            return None
+        inputs, row = places[row_id]
+        try:
+            return _shown(inputs, row)
+        except ImaeError:  # an image that has been damaged or removed since
+            return None
+
+    return preview
+
+
+def _places(data: Data) -> dict[str, tuple[Inputs, int]]:
+    splits: list[Split | None] = [data.validation, data.train]  # a training row wins
+    return {
+        row_id: (split.inputs, row)
+        for split in splits
+        if split is not None
+        for row, row_id in enumerate(split.row_ids.tolist())
+    }
+
+
+def _texts(name: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """Texts by row id, where the data is a file of texts: its rows hold hashed words only."""
+    if name in SOURCES or layout_of(Path(name)) != "manifest":
+        return {}
+    file = open_columns(Path(name))
+    columns = ("label_column", "path_column", "text_column", "feature_columns")
+    roles = find_roles(file, **{key: options.get(key) for key in columns})
+    if roles.text is None:
+        return {}
+    wanted = [roles.text] if roles.row_id is None else [roles.text, roles.row_id]
+    values, _ = file.read(wanted, ())
+    texts = as_texts(values[roles.text])
+    ids = map(str, range(len(texts))) if roles.row_id is None else as_texts(values[roles.row_id])
+    return dict(zip(ids, texts, strict=True))
+
+
+def _shown(inputs: Inputs, row: int) -> Preview | None:
+    if isinstance(inputs, ImageFiles):
+        return _picture(decode(inputs.root / inputs.names[row], size=_SIDE))
+    if isinstance(inputs, ArrayImages):
+        return _picture(_from_pixels(inputs.pixels[row]))
+    if isinstance(inputs, Table):
+        return Preview(cells=_cells(inputs, row))
+    return None
+
+
+def _from_pixels(pixels: NDArray[np.uint8]) -> Any:
+    library = import_extra("PIL.Image", extra="data")
+    channels = pixels.shape[0]
+    if channels in (1, 3):
+        return library.fromarray(pixels[0] if channels == 1 else pixels.transpose(1, 2, 0))
+    return library.fromarray(pixels.mean(axis=0).astype(np.uint8))
+
+
+def _picture(image: Any) -> Preview:
+    is_small = max(image.size) <= 64
+    image.thumbnail((_SIDE, _SIDE))
+    if is_small:
+        return Preview(picture=_address("png", _encoded(image, "PNG")), is_small=True)
+    for quality in _QUALITIES:
+        content = _encoded(image.convert("RGB"), "JPEG", quality=quality, optimize=True)
+        if len(content) <= _MOST_BYTES:
+            break
+    return Preview(picture=_address("jpeg", content))
+
+
+def _encoded(image: Any, kind: str, **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+def _address(kind: str, content: bytes) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _cells(table: Table, row: int) -> tuple[tuple[str, str], ...]:
+    values = table.values[row, :_MOST_CELLS].astype(np.float64)
+    if table.mean is not None and table.std is not None:  # back to the units of the file
+        values = values * table.std[:_MOST_CELLS] + table.mean[:_MOST_CELLS]
+    names = table.columns or tuple(f"column {place}" for place in range(table.shape[0]))
+    cells = [(name, f"{value:.6g}") for name, value in zip(names, values, strict=False)]
+    if table.shape[0] > _MOST_CELLS:
+        cells.append(("...", f"{table.shape[0] - _MOST_CELLS} more columns"))
+    return tuple(cells)
 
 
 def suspects(audit: Audit) -> NDArray[np.int64]:
@@ -71,50 +192,9 @@ def in_conflict(audit: Audit) -> NDArray[np.bool_]:
     return found
 
 
-def _suggestion(audit: Audit, row: int) -> int | None:
+def suggestion(audit: Audit, row: int) -> int | None:
+    """Suggested class number of a row, None if it fits no class."""
     return None if audit.fits_no_class[row] else int(audit.suggested[row])
-
-
-def _counts(audit: Audit, rows: NDArray[np.int64]) -> Counter[tuple[int, int | None]]:
-    return Counter((int(audit.given[row]), _suggestion(audit, row)) for row in rows.tolist())
-
-
-def _pair(pair: tuple[int, int | None], count: int, names: Sequence[str]) -> dict[str, object]:
-    given, suggested = pair
-    return {
-        "key": f"{given}-{'none' if suggested is None else suggested}",
-        "given": names[given],
-        "suggested": _NO_CLASS if suggested is None else names[suggested],
-        "count": count,
-    }
-
-
-def list_pairs(
-    audit: Audit, rows: NDArray[np.int64], names: Sequence[str]
-) -> list[dict[str, object]]:
-    """Pairs of given and suggested class among the rows, the most frequent first."""
-    return [_pair(pair, count, names) for pair, count in _counts(audit, rows).most_common()]
-
-
-def confusion(audit: Audit, rows: NDArray[np.int64], names: Sequence[str]) -> dict[str, object]:
-    """Counts of given against suggested: a matrix for few classes, else the longest list."""
-    counts = _counts(audit, rows)
-    most = max(counts.values(), default=1)
-    pairs = [_pair(pair, count, names) for pair, count in counts.most_common(_LISTED_PAIRS)]
-    matrix = None
-    if len(names) <= _MATRIX_CLASSES:
-        columns: list[int | None] = [*range(len(names)), None]
-        matrix = [
-            [
-                {
-                    **_pair((given, suggested), counts[given, suggested], names),
-                    "heat": 1 + int(2.99 * counts[given, suggested] / most),
-                }
-                for suggested in columns
-            ]
-            for given in range(len(names))
-        ]
-    return {"matrix": matrix, "pairs": pairs, "num_pairs": len(counts)}
 
 
 def make_cards(
@@ -128,7 +208,7 @@ def make_cards(
     sizes = Counter(audit.group[rows].tolist())
     cards = []
     for place, row in enumerate(rows.tolist()):
-        suggested = _suggestion(audit, row)
+        suggested = suggestion(audit, row)
         row_id = str(audit.row_ids[row])
         group = int(audit.group[row])
         shown: Preview | None = preview(row_id) if place < most_previews else None
@@ -137,7 +217,7 @@ def make_cards(
             {
                 "id": row_id,
                 "given": names[audit.given[row]],
-                "suggested": _NO_CLASS if suggested is None else names[suggested],
+                "suggested": NO_CLASS if suggested is None else names[suggested],
                 "sure": "" if suggested is None else _share(audit.suggested_probability[row]),
                 "certainty": _share(audit.wrong_probability[row]),
                 "is_believed": suggested == audit.given[row],
@@ -151,43 +231,3 @@ def make_cards(
 
 def _share(probability: float) -> str:
     return f"{100 * probability:.0f}%"
-
-
-def page_data(
-    audit: Audit,
-    rows: NDArray[np.int64],
-    names: Sequence[str],
-    sample: Sample | None,
-    serving: Serving | None,
-) -> dict[str, object]:
-    """What the script of the page knows."""
-    mark = identity(audit)
-    saved = {} if serving is None else serving.saved
-    return {
-        "identity": mark,
-        "file": f"decisions-{mark[:8]}.csv",
-        "served": serving is not None,
-        "confidence": None if sample is None else sample.confidence,
-        "num_flagged": int(audit.is_flagged.sum()),
-        "classes": list(audit.class_names),
-        "shown": list(names),
-        "rows": [
-            {
-                "id": str(audit.row_ids[row]),
-                "given": int(audit.given[row]),
-                "suggested": _suggestion(audit, row),
-                "certainty": round(float(audit.wrong_probability[row]), 6),
-                "group": int(audit.group[row]),
-            }
-            for row in rows.tolist()
-        ],
-        "saved": [
-            {
-                **asdict(each),
-                "row_id": str(audit.row_ids[row]),
-                "given": audit.class_names[audit.given[row]],
-                "label": "" if each.label is None else audit.class_names[each.label],
-            }
-            for row, each in saved.items()
-        ],
-    }

@@ -1,28 +1,177 @@
-"""What is known of every row before it is judged: from a run, or from arrays."""
+"""What is known of every row before it is judged: its own score and its likely classes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.audit.classes import (
-    KEPT,
-    TopClasses,
-    check_probabilities,
-    joined,
-    likely_classes,
-    voted_classes,
-)
-from imae.audit.neighbours import compressed, nearest, neighbour_disbelief
 from imae.audit.scores import mean_disbelief
-from imae.errors import ArgumentError, DataError, ImaeError
+from imae.errors import DataError
 from imae.records import EpochDynamics, RunFolder, RunLabels
 
+KEPT = 10
+_CELLS_AT_ONCE = 4_000_000
 NEIGHBOURS = 25
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TopClasses:
+    """The k likeliest classes of every row with their shares.
+
+    Args:
+        classes: Class numbers, shape (N, k), int32, likeliest first.
+        shares: Their shares, shape (N, k), float32; what is missing to one is of other classes.
+        num_classes: Number of classes C.
+    """
+
+    classes: NDArray[np.int32]
+    shares: NDArray[np.float32]
+    num_classes: int
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def share_of(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Share of one class for each row, shape (N,); 0 if it is not among the k."""
+        is_label = self.classes == labels[:, None]
+        return np.asarray((self.shares * is_label).sum(1, dtype=np.float64))
+
+    def dense(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Shares of all classes for some rows, shape (B, C); the rest is spread evenly."""
+        whole = np.zeros((len(rows), self.num_classes))
+        np.put_along_axis(whole, self.classes[rows].astype(np.int64), self.shares[rows], axis=1)
+        rest = np.maximum(1 - whole.sum(1, keepdims=True), 0)
+        return np.asarray(whole + rest / self.num_classes)
+
+    def mixed(self, neighbours: NDArray[np.int32], *, weight: float = 0.5) -> "TopClasses":
+        """The shares of each row mixed with the mean of those of its neighbours.
+
+        Args:
+            neighbours: Rows near each row, shape (N, n).
+            weight: Weight of the neighbours, in [0, 1].
+        """
+        k = self.classes.shape[1]
+        parts = []
+        for rows in blocks(len(self), self.num_classes):
+            whole = np.zeros((len(rows), self.num_classes), np.float32)
+            at = np.arange(len(rows))[:, None]
+            np.add.at(whole, (at, self.classes[rows]), (1 - weight) * self.shares[rows])
+            for near in neighbours[rows].T:
+                share = weight / neighbours.shape[1] * self.shares[near]
+                np.add.at(whole, (at, self.classes[near]), share)
+            parts.append(_top(whole, k))
+        return _joined(parts, self.num_classes)
+
+    def replaced(self, rows: NDArray[np.bool_], by: "TopClasses") -> "TopClasses":
+        """The same with the shares of some rows, marked by True, taken from another."""
+        mark = rows[:, None]
+        return TopClasses(
+            np.where(mark, by.classes, self.classes),
+            np.where(mark, by.shares, self.shares),
+            self.num_classes,
+        )
+
+
+def blocks(num_rows: int, num_classes: int) -> Iterator[NDArray[np.int64]]:
+    """Positions of the rows in parts whose (B, C) matrices fit into memory."""
+    size = max(1, _CELLS_AT_ONCE // num_classes)
+    for start in range(0, num_rows, size):
+        yield np.arange(start, min(start + size, num_rows))
+
+
+def voted_classes(
+    epochs: Iterable[EpochDynamics], num_classes: int, *, k: int = KEPT
+) -> TopClasses:
+    """Share of the epochs in which each class was predicted.
+
+    Memory is O(N k): where more than k classes were predicted, a new one takes the place and the
+    count of the rarest (the space-saving algorithm), which overstates it.
+
+    Args:
+        epochs: Dynamics of every epoch.
+        num_classes: Number of classes C.
+        k: Classes to keep for each row.
+
+    Raises:
+        DataError: If there is no epoch, or a class is outside the C classes.
+
+    Reference:
+        Metwally et al., "Efficient Computation of Frequent and Top-k Elements in Data Streams",
+        ICDT 2005.
+    """
+    k = min(k, num_classes)
+    classes: NDArray[np.int32] | None = None
+    for epoch in epochs:
+        predicted = epoch.predicted
+        if classes is None:
+            classes = np.full((len(predicted), k), -1, np.int32)
+            counts = np.zeros((len(predicted), k), np.int32)
+        rows = np.flatnonzero(predicted >= 0)
+        if len(rows) and predicted[rows].max() >= num_classes:
+            raise DataError(f"a prediction is outside the {num_classes} classes of the run")
+        # A slot of the class, else the one of the lowest count; empty ones have none.
+        is_same = classes[rows] == predicted[rows, None]
+        slot = np.where(is_same.any(1), is_same.argmax(1), counts[rows].argmin(1))
+        classes[rows, slot] = predicted[rows]
+        counts[rows, slot] += 1
+    if classes is None:
+        raise DataError("the run has no dynamics; train at least one epoch")
+    return _sorted(classes, counts / np.maximum(counts.sum(1, keepdims=True), 1), num_classes)
+
+
+def likely_classes(probabilities: NDArray[np.floating], *, k: int = KEPT) -> TopClasses:
+    """The k likeliest classes of rows with known probabilities, shape (N, C)."""
+    num_rows, num_classes = probabilities.shape
+    k = min(k, num_classes)
+    parts = [_top(probabilities[rows], k) for rows in blocks(num_rows, num_classes)]
+    return _joined(parts, num_classes)
+
+
+def joined(first: TopClasses, second: TopClasses) -> TopClasses:
+    """The rows of both, one after the other."""
+    parts = [(each.classes, each.shares) for each in (first, second)]
+    return _joined(parts, first.num_classes)
+
+
+def _top(whole: NDArray[np.floating], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    best = np.argpartition(-whole, k - 1, axis=1)[:, :k] if k < whole.shape[1] else None
+    if best is None:
+        best = np.broadcast_to(np.arange(k), whole.shape)
+    shares = np.take_along_axis(whole, best, axis=1)
+    order = np.argsort(-shares, axis=1, kind="stable")
+    classes = np.take_along_axis(best, order, axis=1).astype(np.int32)
+    return classes, np.take_along_axis(shares, order, axis=1).astype(np.float32)
+
+
+def _joined(
+    parts: list[tuple[NDArray[np.int32], NDArray[np.float32]]], num_classes: int
+) -> TopClasses:
+    classes, shares = zip(*parts, strict=True)
+    return TopClasses(np.concatenate(classes), np.concatenate(shares), num_classes)
+
+
+def _sorted(
+    classes: NDArray[np.int32], shares: NDArray[np.float64], num_classes: int
+) -> TopClasses:
+    """The slots in order; an empty one names a class that the row does not have yet."""
+    for slot in range(classes.shape[1]):
+        empty = np.flatnonzero(classes[:, slot] < 0)
+        if len(empty) == 0:
+            continue
+        free = np.zeros(len(empty), np.int32)
+        while (is_taken := (classes[empty] == free[:, None]).any(1)).any():
+            free = free + is_taken.astype(np.int32)
+        classes[empty, slot] = free
+    order = np.argsort(-shares, axis=1, kind="stable")
+    return TopClasses(
+        np.take_along_axis(classes, order, axis=1),
+        np.take_along_axis(shares, order, axis=1).astype(np.float32),
+        num_classes,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,77 +241,6 @@ def _rows(epoch: EpochDynamics, rows: Ints, expected: int) -> EpochDynamics:
 
 def _clean(labels: RunLabels, rows: Ints) -> Ints | None:
     return None if labels.clean is None else labels.clean[rows].astype(np.int64)
-
-
-def run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floating] | None:
-    """The frozen features that a run was trained on, in the order of these rows, if it was."""
-    network = (run.config().get("data") or {}).get("features")
-    if not network:
-        return None
-    from imae.audit.sources import compared_features
-
-    return compared_features(run.config(), network, row_ids)
-
-
-def row_keys(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.uint64] | None:
-    """A number for each row that equal rows share; None if the data is no longer there."""
-    from imae.audit.sources import labelled_rows
-
-    try:
-        rows = labelled_rows({**run.config()["data"], "labels": None})
-        keys = rows.inputs.row_keys()
-    except (ImaeError, KeyError, TypeError):  # moved, or rows from Python that have no name
-        return None
-    known = {} if keys is None else dict(zip(rows.row_ids.tolist(), keys, strict=True))
-    if not all(row_id in known for row_id in row_ids.tolist()):
-        return None
-    return np.array([known[row_id] for row_id in row_ids.tolist()], np.uint64)
-
-
-def of_arrays(
-    probabilities: NDArray[np.floating] | None,
-    given: NDArray[np.integer] | None,
-    features: NDArray[np.floating] | None,
-    row_ids: NDArray[np.str_] | None,
-    class_names: tuple[str, ...] | None,
-) -> Evidence:
-    """The evidence of probabilities, or of features only; the arguments are those of `audit`.
-
-    Raises:
-        ArgumentError: If something is missing.
-        DataError: If arrays do not match.
-    """
-    if given is None:
-        raise ArgumentError("given: probabilities and features need the given labels beside them")
-    if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
-        raise DataError(f"given must be integers of shape (N,), got {given.dtype} {given.shape}")
-    labels = given.astype(np.int64)
-    if probabilities is None:
-        if features is None:
-            raise ArgumentError("give a run, probabilities or features to judge by")
-        num_classes = max(int(labels.max()) + 1, len(class_names or ()), 2)
-    else:
-        check_probabilities(probabilities, len(labels))
-        num_classes = probabilities.shape[1]
-    if labels.min() < 0 or labels.max() >= num_classes:
-        raise DataError(f"given must be in [0, {num_classes}), got {labels.min()}..{labels.max()}")
-    names = class_names or tuple(map(str, range(num_classes)))
-    if len(names) != num_classes:
-        raise DataError(f"class_names: {len(names)} names for {num_classes} classes")
-    ids = np.arange(len(labels)).astype(str) if row_ids is None else row_ids
-    if len(ids) != len(labels):
-        raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
-    if probabilities is None:
-        assert features is not None
-        near, similarity = nearest(compressed(features), 2 * NEIGHBOURS)
-        disbelief = neighbour_disbelief(labels, near, similarity)
-        # Neighbours vote with what their own neighbours say: their labels may be wrong.
-        classes = certain(labels, num_classes).mixed(near, weight=1.0)
-        classes = certain(classes.classes[:, 0], num_classes).mixed(near)
-    else:
-        disbelief = 1 - probabilities[np.arange(len(labels)), labels].astype(np.float64)
-        classes = likely_classes(probabilities)
-    return Evidence(ids, labels, names, disbelief, classes, np.ones(len(labels), bool))
 
 
 def certain(labels: NDArray[np.integer], num_classes: int) -> TopClasses:

@@ -1,22 +1,25 @@
 """The page on which people review suspect rows: offline, one file or a folder of files."""
 
 import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from imae.audit.cards import (
-    Sample,
-    Serving,
-    confusion,
+    NO_CLASS,
+    Previewer,
     in_conflict,
-    list_pairs,
     make_cards,
-    page_data,
+    no_previews,
+    suggestion,
     suspects,
 )
-from imae.audit.check import Checked
-from imae.audit.preview import Previewer, no_previews
+from imae.audit.correct import Checked, Sample
+from imae.audit.decisions import Decision, identity
 from imae.audit.result import Audit
 from imae.errors import ArgumentError
 from imae.records.files import whole_file
@@ -26,6 +29,8 @@ from imae.report.page import build_environment, policy
 PAGE_SIZE = 500  # suspects on one page
 MOST_PREVIEWS = 2000  # rows with a picture or text, over all pages
 _SCRIPTS = ("decisions.js", "search.js", "review.js")
+_MATRIX_CLASSES = 12  # with more, the confusion is a list
+_LISTED_PAIRS = 40
 
 
 def write_review(
@@ -108,7 +113,7 @@ def render(
     *,
     part: int = 0,
     sample: Sample | None = None,
-    serving: Serving | None = None,
+    saved: Mapping[int, Decision] | None = None,
     preview: Previewer = no_previews,
     most_previews: int = MOST_PREVIEWS,
     checked: Checked | None = None,
@@ -119,7 +124,7 @@ def render(
         audit: The audit.
         part: Which page of several, counted from 0.
         sample: For the check: the sample, which is then all that is shown.
-        serving: For a page from a server: what was decided before.
+        saved: For a page from a server: what was decided before, by position of the row.
         preview: Makes the preview of a row.
         most_previews: Only so many of the most suspect rows get a preview.
         checked: What a person found in a sample.
@@ -130,7 +135,7 @@ def render(
     rows = everything[start : start + PAGE_SIZE] if sample is None else sample.rows
     first = most_previews - start if sample is None else len(rows)
     names = [printable(name) for name in audit.class_names]
-    further = ["img-src data:", *(["connect-src 'self'"] if serving is not None else [])]
+    further = ["img-src data:", *(["connect-src 'self'"] if saved is not None else [])]
     return str(
         environment.get_template("review.html").render(
             policy=policy(
@@ -142,7 +147,7 @@ def render(
             title="check" if sample is not None else f"{len(everything)} suspects",
             verdict=_verdict(audit, len(everything), sample),
             is_check=sample is not None,
-            is_served=serving is not None,
+            is_served=saved is not None,
             checked=None if checked is None else checked.sentence(),
             numbers=_numbers(audit, len(everything)),
             part=part,
@@ -154,7 +159,7 @@ def render(
             cards=make_cards(audit, rows, names, preview, first),
             hidden_previews=sample is None and len(everything) > most_previews > 0,
             num_previews=most_previews,
-            data=page_data(audit, rows, names, sample, serving),
+            data=page_data(audit, rows, names, sample, saved),
         )
     )
 
@@ -194,3 +199,84 @@ def _numbers(audit: Audit, num_suspects: int) -> list[dict[str, str]]:
             "range": "",
         },
     ]
+
+
+def _counts(audit: Audit, rows: NDArray[np.int64]) -> Counter[tuple[int, int | None]]:
+    return Counter((int(audit.given[row]), suggestion(audit, row)) for row in rows.tolist())
+
+
+def _pair(pair: tuple[int, int | None], count: int, names: Sequence[str]) -> dict[str, object]:
+    given, suggested = pair
+    return {
+        "key": f"{given}-{'none' if suggested is None else suggested}",
+        "given": names[given],
+        "suggested": NO_CLASS if suggested is None else names[suggested],
+        "count": count,
+    }
+
+
+def list_pairs(
+    audit: Audit, rows: NDArray[np.int64], names: Sequence[str]
+) -> list[dict[str, object]]:
+    """Pairs of given and suggested class among the rows, the most frequent first."""
+    return [_pair(pair, count, names) for pair, count in _counts(audit, rows).most_common()]
+
+
+def confusion(audit: Audit, rows: NDArray[np.int64], names: Sequence[str]) -> dict[str, object]:
+    """Counts of given against suggested: a matrix for few classes, else the longest list."""
+    counts = _counts(audit, rows)
+    most = max(counts.values(), default=1)
+    pairs = [_pair(pair, count, names) for pair, count in counts.most_common(_LISTED_PAIRS)]
+    matrix = None
+    if len(names) <= _MATRIX_CLASSES:
+        columns: list[int | None] = [*range(len(names)), None]
+        matrix = [
+            [
+                {
+                    **_pair((given, suggested), counts[given, suggested], names),
+                    "heat": 1 + int(2.99 * counts[given, suggested] / most),
+                }
+                for suggested in columns
+            ]
+            for given in range(len(names))
+        ]
+    return {"matrix": matrix, "pairs": pairs, "num_pairs": len(counts)}
+
+
+def page_data(
+    audit: Audit,
+    rows: NDArray[np.int64],
+    names: Sequence[str],
+    sample: Sample | None,
+    saved: Mapping[int, Decision] | None,
+) -> dict[str, object]:
+    """What the script of the page knows."""
+    mark = identity(audit)
+    return {
+        "identity": mark,
+        "file": f"decisions-{mark[:8]}.csv",
+        "served": saved is not None,
+        "confidence": None if sample is None else sample.confidence,
+        "num_flagged": int(audit.is_flagged.sum()),
+        "classes": list(audit.class_names),
+        "shown": list(names),
+        "rows": [
+            {
+                "id": str(audit.row_ids[row]),
+                "given": int(audit.given[row]),
+                "suggested": suggestion(audit, row),
+                "certainty": round(float(audit.wrong_probability[row]), 6),
+                "group": int(audit.group[row]),
+            }
+            for row in rows.tolist()
+        ],
+        "saved": [
+            {
+                **asdict(each),
+                "row_id": str(audit.row_ids[row]),
+                "given": audit.class_names[audit.given[row]],
+                "label": "" if each.label is None else audit.class_names[each.label],
+            }
+            for row, each in (saved or {}).items()
+        ],
+    }

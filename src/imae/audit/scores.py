@@ -1,12 +1,21 @@
-"""Scores of suspicion from the dynamics of a run: in each, a higher number is more suspect."""
+"""Scores of suspicion, from the dynamics of a run or its neighbours: higher is more suspect."""
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.errors import DataError, check_interval
+from imae.errors import DataError, check_integer, check_interval
 from imae.records import EpochDynamics
+
+if TYPE_CHECKING:
+    import torch
+
+_ROWS_AT_ONCE = 1024
+_LARGEST_WIDTH = 256
+_GROUP = 64
+_NONE = -2.0  # less than any cosine
 
 Floats = NDArray[np.float64]
 Epochs = Iterable[EpochDynamics]
@@ -132,3 +141,159 @@ def _mean(epochs: Epochs, score: Callable[[EpochDynamics], Floats]) -> Floats:
 
 def _no_epochs() -> DataError:
     return DataError("the run has no dynamics; train at least one epoch")
+
+
+def compressed(features: NDArray[np.floating], *, width: int = _LARGEST_WIDTH) -> "torch.Tensor":
+    """Features in the scale of their spread, of length one, shape (N, at most ``width``).
+
+    Wider features are projected on their ``width`` principal components, which makes the search
+    for neighbours several times as fast.
+
+    Args:
+        features: Shape (N, F), finite.
+        width: Most columns to keep.
+
+    Raises:
+        DataError: If there are no rows, or a number is not finite.
+    """
+    import torch
+
+    if features.ndim != 2 or len(features) == 0:
+        raise DataError(f"features must be of shape (N, F), got {features.shape}")
+    values = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+    if not bool(values.isfinite().all()):
+        row = int((~values.isfinite().all(1)).int().argmax())
+        raise DataError(f"features of row {row} (counted from 0) are not finite")
+    values = (values - values.mean(0)) / values.std(0, unbiased=False).clamp(min=1e-6)
+    if values.shape[1] > width:
+        _, vectors = torch.linalg.eigh((values.T @ values).double())
+        values = values @ vectors[:, -width:].float()
+    return torch.nn.functional.normalize(values)
+
+
+def nearest(
+    unit: "torch.Tensor", k: int, *, progress: Callable[[int, int], None] | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The k rows most similar to each row, itself left out, and their cosine similarities.
+
+    Every pair is compared, block by block: memory O(N k), time O(N^2 F).
+
+    Args:
+        unit: Vectors of length one, shape (N, F).
+        k: Neighbours of each row; all others if there are fewer.
+        progress: Called with the rows that are done and all rows.
+
+    Returns:
+        Positions and similarities, both of shape (N, k), nearest first.
+    """
+    import torch
+
+    check_integer("k", k, low=1)
+    k = min(k, len(unit) - 1)
+    # Columns for whole groups; the last are of no row.
+    padding = -len(unit) % _GROUP
+    padded = torch.cat([unit, unit.new_zeros(padding, unit.shape[1])]).T.contiguous()
+    indices, similarities = [], []
+    for start in range(0, len(unit), _ROWS_AT_ONCE):
+        block = unit[start : start + _ROWS_AT_ONCE]
+        similarity = block @ padded
+        rows = torch.arange(len(block))
+        similarity[rows, rows + start] = _NONE
+        similarity[:, len(unit) :] = _NONE
+        best, columns = _largest(similarity, k)
+        indices.append(columns.to(torch.int32))
+        similarities.append(best)
+        if progress is not None:
+            progress(start + len(block), len(unit))
+    return torch.cat(indices).numpy(), torch.cat(similarities).numpy()
+
+
+def _largest(values: "torch.Tensor", k: int) -> "tuple[torch.Tensor, torch.Tensor]":
+    """The k largest of each row and their columns, in order.
+
+    Each of them is in one of the k groups of columns with the largest maxima, so only those are
+    sorted: for 50,000 columns this is many times as fast as sorting all.
+    """
+    groups = values.unflatten(1, (-1, _GROUP))
+    chosen = groups.amax(2).topk(min(k, groups.shape[1]), dim=1).indices
+    index = chosen[:, :, None].expand(-1, -1, _GROUP)
+    best = groups.gather(1, index).flatten(1).topk(k, dim=1)
+    columns = chosen.gather(1, best.indices // _GROUP) * _GROUP + best.indices % _GROUP
+    return best.values, columns
+
+
+def neighbour_disbelief(
+    given: NDArray[np.int64],
+    neighbours: NDArray[np.int32],
+    similarities: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Share of the neighbours with another label, shape (N,); higher is more suspect.
+
+    A neighbour counts by the fourth power of its similarity, so that near ones decide. It needs
+    no training at all.
+
+    Args:
+        given: Given labels, shape (N,).
+        neighbours: Shape (N, k), as from `nearest`.
+        similarities: Shape (N, k).
+    """
+    weights = np.maximum(similarities, 1e-3).astype(np.float64) ** 4
+    differs = given[neighbours] != given[:, None]
+    return np.asarray((weights * differs).sum(1) / weights.sum(1))
+
+
+def duplicates(
+    given: NDArray[np.int64],
+    *,
+    hashes: NDArray[np.uint64] | None = None,
+    near: tuple[NDArray[np.int32], NDArray[np.float32]] | None = None,
+    above: float = 0.98,
+) -> NDArray[np.int64]:
+    """Groups of rows that are the same, or nearly the same, and carry different labels.
+
+    Args:
+        given: Given labels, shape (N,).
+        hashes: Hash of the content of each row, shape (N,).
+        near: Neighbours and similarities, as from `nearest`.
+        above: Similarity from which on two rows count as nearly the same.
+
+    Returns:
+        Number of each row's group, shape (N,); -1 for a row in none.
+
+    Examples:
+        >>> duplicates(np.array([0, 0, 1]), hashes=np.array([7, 8, 7], np.uint64)).tolist()
+        [0, -1, 0]
+    """
+    left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    if hashes is not None:
+        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+        left.append(np.arange(len(given)))
+        right.append(first[place])
+    if near is not None:
+        rows, columns = np.nonzero(near[1] >= above)
+        left.append(rows)
+        right.append(near[0][rows, columns].astype(np.int64))
+    return _groups(np.concatenate(left), np.concatenate(right), given)
+
+
+def _groups(
+    left: NDArray[np.integer], right: NDArray[np.integer], given: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Connected rows, numbered in order of their first row, where the labels differ."""
+    head = np.arange(len(given))
+    for _ in range(len(given)):  # each pass halves the longest chain at least
+        low = np.minimum(head[left], head[right])
+        new = head.copy()
+        np.minimum.at(new, left, low)
+        np.minimum.at(new, right, low)
+        new = new[new]
+        if (new == head).all():
+            break
+        head = new
+    lowest, highest = given.copy(), given.copy()
+    np.minimum.at(lowest, head, given)
+    np.maximum.at(highest, head, given)
+    differs = (lowest != highest)[head]
+    found = np.full(len(given), -1, np.int64)
+    found[differs] = np.unique(head[differs], return_inverse=True)[1]
+    return found

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from imae.audit.cards import Sample, Serving
+from imae.audit.cards import Previewer, no_previews
+from imae.audit.correct import Sample
 from imae.audit.decisions import (
     DECISIONS,
     Decision,
@@ -18,7 +19,6 @@ from imae.audit.decisions import (
     write_decisions,
 )
 from imae.audit.page import num_pages, page_name, render
-from imae.audit.preview import Previewer, no_previews
 from imae.audit.result import Audit
 from imae.errors import DataError
 
@@ -78,7 +78,7 @@ class Review:
             self.audit,
             part=part,
             sample=self.sample,
-            serving=Serving(saved),
+            saved=saved,
             preview=self.preview,
         )
 

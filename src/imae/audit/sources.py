@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from imae.data import Split, Table, load
 from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, ImaeError
+from imae.records import RunFolder
 from imae.train.preparation import frozen_features
 from imae.train.relabel import relabel_from_file
 
@@ -105,3 +106,24 @@ def compared_features(
     if missing:
         raise DataError(f"row {missing[0]!r} is no longer in {settings['name']}")
     return np.stack([found[row_id] for row_id in row_ids.tolist()])
+
+
+def run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floating] | None:
+    """The frozen features that a run was trained on, in the order of these rows, if it was."""
+    network = (run.config().get("data") or {}).get("features")
+    if not network:
+        return None
+    return compared_features(run.config(), network, row_ids)
+
+
+def row_keys(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.uint64] | None:
+    """A number for each row that equal rows share; None if the data is no longer there."""
+    try:
+        rows = labelled_rows({**run.config()["data"], "labels": None})
+        keys = rows.inputs.row_keys()
+    except (ImaeError, KeyError, TypeError):  # moved, or rows from Python that have no name
+        return None
+    known = {} if keys is None else dict(zip(rows.row_ids.tolist(), keys, strict=True))
+    if not all(row_id in known for row_id in row_ids.tolist()):
+        return None
+    return np.array([known[row_id] for row_id in row_ids.tolist()], np.uint64)

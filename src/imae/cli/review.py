@@ -13,7 +13,7 @@ import typer
 from imae.errors import ArgumentError, ImaeError
 
 if TYPE_CHECKING:
-    from imae.audit.preview import Preview, Previewer
+    from imae.audit.cards import Preview, Previewer
 
 _RUN = typer.Argument(..., metavar="RUN", help="Run folder that `imae audit` has audited.")
 
@@ -32,8 +32,7 @@ def serve(
 
     The page is served to this machine only, at an address with a random token. Ctrl-C ends it.
     """
-    from imae.audit.cards import Sample
-    from imae.audit.check import draw_sample
+    from imae.audit.correct import Sample, draw_sample
     from imae.audit.result import Audit
     from imae.audit.serve import Review, Server
     from imae.records import RunFolder
@@ -77,9 +76,8 @@ def check(
     The first call writes the page. Judge all of its rows, download the decisions, and call it
     again with --decisions. Without a person no method can promise such a bound.
     """
-    from imae.audit.cards import Sample
-    from imae.audit.check import check as check_flagged
-    from imae.audit.check import draw_sample, save_check
+    from imae.audit.correct import Sample, draw_sample, save_check
+    from imae.audit.correct import check as check_flagged
     from imae.audit.decisions import read_decisions
     from imae.audit.page import write_check_page
     from imae.audit.result import Audit
@@ -150,7 +148,7 @@ def export(
     out: Path = typer.Option(..., help="File to write: .json; for a mask .npy or .csv."),
 ) -> None:
     """Write the audit for Label Studio or FiftyOne, or as a mask of suspect rows."""
-    from imae.audit.correct import export as export_audit
+    from imae.audit.label_tools import export as export_audit
     from imae.audit.result import Audit
     from imae.records import RunFolder
 
@@ -193,7 +191,7 @@ def _data_name(run: Path) -> str:
 
 def _previews(run: Path) -> "Previewer":
     """Previews of the rows of a run, or none and a line that says why."""
-    from imae.audit.preview import no_previews, previews_of
+    from imae.audit.cards import no_previews, previews_of
 
     try:
         return previews_of(_settings(run))
@@ -205,7 +203,7 @@ def _previews(run: Path) -> "Previewer":
 def write_pages(run: Path, *, most_previews: int | None) -> Path:
     """Writes the review page of an audited run and returns the file to open."""
     from imae.audit.cards import suspects
-    from imae.audit.check import read_check
+    from imae.audit.correct import read_check
     from imae.audit.page import MOST_PREVIEWS, write_review
     from imae.audit.result import Audit
     from imae.records import RunFolder
