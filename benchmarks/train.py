@@ -44,8 +44,9 @@ from imae.records import RunFolder
 from imae.train.config import Config
 from imae.train.display import Display
 from imae.train.journal import Journal
-from imae.train.loop import StopRequest, train_step
+from imae.train.loop import train_step
 from imae.train.machine import build_fabric, pinned
+from imae.train.processes import StopRequest
 from imae.train.setup import setup
 from imae.train.state import State
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from imae.cli import list as catalogs
+from imae.cli import data as catalogs
 from imae.cli.app import COMMANDS, load_command, main
 
 

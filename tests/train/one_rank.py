@@ -9,8 +9,9 @@ import os
 import numpy as np
 
 from imae.train.display import Display
-from imae.train.loop import StopRequest, train_step
+from imae.train.loop import train_step
 from imae.train.machine import build_fabric
+from imae.train.processes import StopRequest
 from imae.train.setup import setup
 
 

@@ -8,7 +8,7 @@ import torch
 
 from imae.errors import DataError, ImaeError
 from imae.train import train
-from imae.train.checkpoint import (
+from imae.train.run import (
     list_checkpoints,
     load_checkpoint,
     load_tensors,
@@ -107,7 +107,7 @@ def test_code_never_runs(tmp_path):
 
 
 def test_another_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("imae.train.checkpoint.FORMAT", 2)
+    monkeypatch.setattr("imae.train.run.FORMAT", 2)
     save(tmp_path, 1)
     monkeypatch.undo()
     with pytest.raises(DataError, match="written by another version"):

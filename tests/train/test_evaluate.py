@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from imae.train.display import QuietDisplay
-from imae.train.evaluate import evaluate, measures
+from imae.train.learner import evaluate, measures
 from imae.train.machine import build_fabric
 from imae.train.rows import Prepared
 from imae.train.setup import setup

@@ -2,10 +2,10 @@ import pytest
 
 from imae.records import RunFolder
 from imae.train import train
-from imae.train.checkpoint import load_tensors
 from imae.train.display import QuietDisplay
 from imae.train.journal import Journal, summary
 from imae.train.machine import build_fabric
+from imae.train.run import load_tensors
 from imae.train.setup import setup
 
 

@@ -20,10 +20,10 @@ import torch
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import Run, Stopped, resume, train
-from imae.train.checkpoint import list_checkpoints, load_checkpoint, load_tensors
 from imae.train.journal import Journal
 from imae.train.launch import default_folder
 from imae.train.rows import prepare
+from imae.train.run import list_checkpoints, load_checkpoint, load_tensors
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["imae.train.launch", "lightning_fabric"])

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from imae.train.build import CaffeAdam, build_optimizer, set_learning_rate
 from imae.train.config import OptimizerConfig
-from imae.train.optim import CaffeAdam, build_optimizer, set_learning_rate
 
 
 @pytest.mark.parametrize(

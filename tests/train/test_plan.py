@@ -4,7 +4,7 @@ from PIL import Image
 
 from imae.data import image_files
 from imae.train import build_config
-from imae.train.plan import plan
+from imae.train.loop import plan
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_few_photos_are_read_and_no_features_are_extracted(photos, tmp_path, mon
 
 
 def test_frozen_features_are_suggested_for_photos(photos, monkeypatch):
-    monkeypatch.setattr("imae.train.plan._LONG_RUN", 0.0)
+    monkeypatch.setattr("imae.train.loop._LONG_RUN", 0.0)
     model = {"name": "small_cnn", "arguments": {"in_channels": 3}}
     data = {"name": str(photos), "options": {"crop": 32, "resize": 32}}
     config = build_config({"data": data, "model": model, "machine": {"threads": 1}})

@@ -10,7 +10,6 @@ from imae.errors import ArgumentError, DataError, ImaeError
 from imae.models import build
 from imae.records import RunFolder
 from imae.train import Run, build_config, train
-from imae.train.checkpoint import load_tensors, save_tensors
 from imae.train.predict import (
     Predictions,
     check_output,
@@ -19,6 +18,7 @@ from imae.train.predict import (
     save_predictions,
     write_bytes,
 )
+from imae.train.run import load_tensors, save_tensors
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import Run, resume, train
-from imae.train.checkpoint import load_tensors
 from imae.train.dynamics import changed_share, closing_hints, label_wave
+from imae.train.run import load_tensors
 
 
 @pytest.fixture

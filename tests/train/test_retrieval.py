@@ -8,8 +8,8 @@ from imae.data.tracklets import Tracklets, as_tracklets
 from imae.errors import DataError
 from imae.metrics.retrieval import evaluate
 from imae.train import Run, build_config, evaluate_retrieval, train
+from imae.train.measure import tracklet_features
 from imae.train.predict import load_network, load_test_rows, prepare_rows
-from imae.train.retrieval import tracklet_features
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,8 @@ import torch
 from imae.errors import ArgumentError, DataError
 from imae.models import build
 from imae.records import RunFolder
-from imae.train.checkpoint import save_tensors
 from imae.train.launch import resume
-from imae.train.run import Run
+from imae.train.run import Run, save_tensors
 
 
 @pytest.fixture

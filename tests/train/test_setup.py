@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from imae.errors import ArgumentError, DataError
+from imae.train.build import build_network
 from imae.train.config import MachineConfig
 from imae.train.display import QuietDisplay
-from imae.train.learner import build_network
 from imae.train.machine import build_fabric, sum_dtype
 from imae.train.setup import setup
 

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from imae.errors import ImaeError
-from imae.train.loop import Stopped, stop_requests
+from imae.train.processes import Stopped, stop_requests
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

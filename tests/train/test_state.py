@@ -7,8 +7,9 @@ from imae.curves import CURVES
 from imae.data import Batch
 from imae.methods import METHODS
 from imae.train.display import QuietDisplay
-from imae.train.loop import StopRequest, fit, train_step
+from imae.train.loop import fit, train_step
 from imae.train.machine import build_fabric
+from imae.train.processes import StopRequest
 from imae.train.setup import setup
 
 

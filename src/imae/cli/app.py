@@ -27,9 +27,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "audit:audit",
         "Find the rows whose labels are wrong: imae audit DATA, or imae audit RUN.",
     ),
-    "report": ("report:report", "Compare runs: print their table and write one offline page."),
+    "report": ("compare:report", "Compare runs: print their table and write one offline page."),
     "reproduce": (
-        "reproduce:reproduce",
+        "compare:reproduce",
         "Run a table or figure of the paper, and show its numbers beside the measured ones.",
     ),
     "predict": (
@@ -38,21 +38,21 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "export": ("predict:export", "Write the network of a run for use without imae."),
     "eval-retrieval": (
-        "evaluate:eval_retrieval",
+        "predict:eval_retrieval",
         "Rank a gallery for every query by cosine similarity: mAP and CMC.",
     ),
     "eval-robust": (
-        "evaluate:eval_robust",
+        "predict:eval_robust",
         "Perturb the test images of a run to mislead its network, and measure the accuracy.",
     ),
     "curves": (
-        "curves:curves",
+        "data:curves",
         "Show which examples each loss weights most: a table, and the paper's figures.",
     ),
     "noise": ("data:noise", "Write the labels of DATA with noise of a known kind."),
     "data": ("data:data", "List, fetch and verify named data sets."),
     "list": (
-        "list:list_entries",
+        "data:list_entries",
         "List what has a name: losses, methods, noise, models, data, recipes, settings.",
     ),
 }

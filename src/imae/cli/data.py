@@ -1,12 +1,15 @@
-"""`imae data` and `imae noise`: named data sets, and label files with known noise."""
+"""`imae data`, `noise`, `list` and `curves`: what there is by name, and noise of a known kind."""
 
+import math
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from imae._registry import Catalog
 from imae.cli.options import (
     DROP,
     ID_COLUMN,
@@ -15,6 +18,10 @@ from imae.cli.options import (
     column_options,
     refuse_overwriting,
 )
+from imae.errors import check_choice, import_extra
+
+if TYPE_CHECKING:
+    from imae.curves import Curve
 
 _ROOT = typer.Option(
     None, "--root", show_default="$IMAE_DATA, ~/.cache/imae", help="Folder of the data sets."
@@ -116,3 +123,140 @@ def noise(
         f"{int(noisy.is_flipped.sum())} of {len(split)} labels changed "
         f"({noisy.realised_rate:.4f}), {spec}, seed {seed}: {out}"
     )
+
+
+_SETTINGS = "settings"
+_KINDS = ("losses", "methods", "noise", "models", "data", "recipes", _SETTINGS)
+
+
+def list_entries(
+    kind: str = typer.Argument(..., help=f"What to list: {', '.join(_KINDS)}."),
+) -> None:
+    """List what has a name: losses, methods, noise, models, data, recipes, settings.
+
+    `imae list settings` lists what `--set KEY=VALUE` can set.
+    """
+    check_choice("what to list", kind, _KINDS)
+    console = Console()
+    if kind == _SETTINGS:
+        console.print(_setting_table())
+    elif kind == "data":
+        console.print(set_table(None, width=console.width))
+    else:
+        console.print(_entry_table(kind, console.width))
+
+
+def _setting_table() -> Table:
+    import_extra("pydantic", extra="train")
+    from imae.train.settings import known_settings
+
+    table = Table("setting", "default", "what it is")
+    table.columns[0].no_wrap = True
+    for setting in known_settings():
+        is_empty = setting.default in (None, {}, ())
+        default = "" if is_empty else str(setting.default)
+        table.add_row(setting.key, escape(default), escape(setting.meaning))
+    return table
+
+
+def _entry_table(kind: str, width: int) -> Table:
+    columns = ["name", "what it is", "parameters", "reference"]
+    if width < WIDE:
+        columns.pop()  # a narrow terminal has no room for papers
+    table = Table(*columns)
+    table.columns[0].no_wrap = True
+    for entry in _catalog(kind):
+        shown = ", ".join(f"{key}={value}" for key, value in entry.defaults.items())
+        row = (entry.name, entry.summary, shown, entry.reference)[: len(columns)]
+        table.add_row(*map(escape, row))
+    return table
+
+
+def _catalog(kind: str) -> Catalog[Any]:
+    # Each is imported when it is asked for: nobody waits for networks to read a list of losses.
+    if kind == "losses":
+        from imae.curves import CURVES
+
+        return CURVES
+    if kind == "methods":
+        from imae.methods import METHODS
+
+        return METHODS
+    if kind == "noise":
+        from imae.noise import KINDS
+
+        return KINDS
+    if kind == "models":
+        from imae.models import MODELS
+
+        return MODELS
+    from imae.recipes import RECIPES
+
+    return RECIPES
+
+
+_PAPER_LOSSES = ("cce", "mae", "imae:T=8")
+_NUM_CLASSES = 10
+_PAPER_T = (16, 8, 4, 2, 1, 0.5, 0)
+# Uncertain against wrong, uncertain against right, wrong against right.
+_RATIOS = ((0.5, 0.1), (0.5, 0.9), (0.1, 0.9))
+
+
+def curves(
+    losses: list[str] | None = typer.Argument(
+        None,
+        metavar="[LOSS]...",
+        help="Losses to compare, such as `gce` or `imae:T=16`. Default: those of the paper.",
+    ),
+    out: Path | None = typer.Option(
+        None, help="Folder for the figures, PNG and SVG. Default: none."
+    ),
+) -> None:
+    """Show which examples each loss weights most: a table, and the paper's figures."""
+    from imae.curves import parse_curve
+    from imae.recipes.tables.weights import draw_values, draw_weights
+
+    names = tuple(losses) if losses else _PAPER_LOSSES + tuple(f"imae:T={T:g}" for T in _PAPER_T)
+    chosen = {name: parse_curve(name) for name in dict.fromkeys(names)}
+    console = Console()
+    console.print(_weights(chosen))
+    console.print(_bounds(chosen))
+    if out is None:
+        return
+    compared = {name: parse_curve(name) for name in losses or _PAPER_LOSSES}
+    by_T = {f"T = {T:g}": parse_curve(f"imae:T={T:g}") for T in _PAPER_T}  # noqa: N806
+    for path in [
+        *draw_weights(out, "weights", "Weight of an example", compared),
+        *draw_weights(out, "imae_weights", "Weight of an example under IMAE", by_T),
+        *draw_values(out, "values", compared),
+    ]:
+        console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _weights(chosen: "dict[str, Curve]") -> Table:
+    from imae.curves import impact_ratio, mean_weight, weight_variance
+
+    table = Table(title="Weight w(p) for label probabilities p spread evenly over [0, 1]")
+    table.add_column("loss", no_wrap=True)
+    for heading in ("mean", "variance", *(f"w({p:g}) / w({other:g})" for p, other in _RATIOS)):
+        table.add_column(heading, justify="right")
+    for name, curve in chosen.items():
+        numbers = [mean_weight(curve), weight_variance(curve)]
+        numbers += [impact_ratio(curve, p, other) for p, other in _RATIOS]
+        table.add_row(name, *(f"{number:.3f}" for number in numbers))
+    return table
+
+
+def _bounds(chosen: "dict[str, Curve]") -> Table:
+    from imae.curves import label_sum_range, loss_supremum
+
+    table = Table(title=f"Bounds of the loss, and its sum over {_NUM_CLASSES} labels")
+    table.add_column("loss", no_wrap=True)
+    for heading in ("supremum", "smallest sum", "largest sum", "symmetric"):
+        table.add_column(heading, justify="right")
+    for name, curve in chosen.items():
+        low, high = label_sum_range(curve, _NUM_CLASSES)
+        is_symmetric = "yes" if math.isclose(low, high, rel_tol=1e-9) else "no"
+        numbers = (loss_supremum(curve), low, high)
+        table.add_row(name, *(f"{number:.3f}" for number in numbers), is_symmetric)
+    return table

@@ -137,7 +137,7 @@ def _train(content: dict[str, Any], *, dry_run: bool) -> None:
 
 
 def _show_plan(config: Any) -> None:
-    from imae.train.plan import plan
+    from imae.train.loop import plan
 
     planned = plan(config)
     table = Table("setting", "value", title="What would run")

@@ -15,8 +15,7 @@ from typing import Any
 from imae.errors import ArgumentError, ImaeError, import_extra
 from imae.records import RunFolder
 from imae.train import Config, Run, Stopped, build_config, resume, train
-from imae.train.loop import stop_requests
-from imae.train.processes import fresh_process
+from imae.train.processes import fresh_process, stop_requests
 
 
 @dataclass(frozen=True)

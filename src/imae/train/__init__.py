@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from imae.train.config import Config as Config
     from imae.train.launch import resume as resume
     from imae.train.launch import train as train
-    from imae.train.loop import Stopped as Stopped
-    from imae.train.retrieval import evaluate_retrieval as evaluate_retrieval
-    from imae.train.robustness import evaluate_robustness as evaluate_robustness
+    from imae.train.measure import evaluate_retrieval as evaluate_retrieval
+    from imae.train.measure import evaluate_robustness as evaluate_robustness
+    from imae.train.processes import Stopped as Stopped
     from imae.train.run import Run as Run
     from imae.train.settings import build_config as build_config
     from imae.train.settings import read_config_file as read_config_file

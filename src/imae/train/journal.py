@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from imae.errors import ArgumentError
 from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.records.measures import HELD_OUT, TEST
-from imae.train.checkpoint import load_checkpoint, save_checkpoint, save_tensors
 from imae.train.display import Display, Logger, build_loggers
 from imae.train.dynamics import Dynamics, changed_share, closing_hints, label_wave
-from imae.train.evaluate import evaluate, held_dynamics
+from imae.train.learner import evaluate, held_dynamics
 from imae.train.machine import describe as describe_machine
 from imae.train.preparation import check_same_data
 from imae.train.rows import describe as describe_rows
+from imae.train.run import load_checkpoint, save_checkpoint, save_tensors
 from imae.train.state import State
 
 _SECONDS_BETWEEN_PROGRESS = 5.0

@@ -1,22 +1,27 @@
-"""Networks and method in one module, so that every strategy sees all that is trained."""
+"""Networks and method in one module: what is optimised, what it predicts, how well."""
 
-import copy
-from collections.abc import Callable
-from typing import TypeAlias
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from imae._draws import derive_seed
-from imae.data import Split
-from imae.errors import ArgumentError
+from imae.data import Batches, Split
+from imae.losses.margin import margin
 from imae.methods.method import Method, Rows
-from imae.models import build, input_options, load_weights
 from imae.models.network import Network
+from imae.records import EpochDynamics
+from imae.records.measures import MEASURES, Hits
 from imae.train.config import Config
-from imae.train.display import Display
-from imae.train.run import add_output, as_network
+from imae.train.rows import Prepared
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from imae.train.state import Ranks, State
 
 _Outputs: TypeAlias = tuple[Tensor | None, Tensor]
 
@@ -110,79 +115,187 @@ def _only_logits(network: nn.Module, inputs: Tensor) -> _Outputs:
     return None, network(inputs)
 
 
-def build_network(config: Config, train: Split, *, seed: int) -> Network:
-    """The network of a complete configuration, with start weights from a seed."""
-    name = config.model.name
-    assert name is not None
-    options = {**input_options(name, train.inputs.shape), **config.model.arguments}
-    return build(name, num_classes=train.num_classes, seed=seed, **options)
+def add_output(network: nn.Module, method: Method) -> None:
+    """Makes the method's last step, such as a cap on the confidence, a part of the network.
+
+    From then on a call of the network gives what the loss sees. The step has no weights, so the
+    network's files are those of the network without it.
+    """
+    step = method.output()
+    if step is not None:
+        network.register_forward_hook(lambda _module, _inputs, logits: step(logits))
 
 
-def build_networks(
-    config: Config, train: Split, number: int, display: Display, *, first: int = 0
-) -> tuple[Network, ...]:
-    """Networks of a complete configuration, each with its own start weights.
+Measures = dict[str, float | None]
+
+
+def held_dynamics(state: "State") -> EpochDynamics | None:
+    """What the network predicts of `Prepared.unseen`; all ranks must call it."""
+    if not state.prepared.unseen:
+        return None
+    _broadcast_buffers(state)
+
+    def shown(logits: Tensor, target: Tensor) -> Tensor:
+        logits = logits.float()
+        return torch.stack([margin(logits, target), logits.argmax(1).float()], dim=1)
+
+    rows = torch.cat([_predicted(state, split, shown) for split in state.prepared.unseen])
+    margins, predicted = rows.numpy().T
+    return EpochDynamics(
+        margin=margins.copy(),
+        predicted=predicted.astype(np.int32),
+        weight=np.full(len(rows), np.nan, np.float32),
+    )
+
+
+def evaluate(state: "State", held: EpochDynamics | None = None) -> Measures:
+    """Accuracies of the network as it is, in evaluation mode; all ranks must call it.
 
     Args:
-        config: The settings.
-        train: Rows to train on.
-        number: How many networks.
-        display: Shows which start weights were loaded.
-        first: Number of networks that the run has built before.
+        state: The run.
+        held: What `held_dynamics` returned at this step, if it was called, to save a second pass.
+
+    Returns:
+        Every measure of ``imae.records.measures`` by its key; None where it is unknown.
     """
-    networks = []
-    for index in range(first, first + number):
-        # Not seed + index: the second network of one run would be the first of another.
-        seed = derive_seed(config.seed, "network", index) if index else config.seed
-        network = build_network(config, train, seed=seed)
-        if config.model.init is not None:
-            display.say(str(load_weights(network, config.model.init)))
-        if config.machine.channels_last:
-            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        networks.append(network)
-    return tuple(networks)
+    prepared = state.prepared
+    _broadcast_buffers(state)
+
+    def predicted(split: Split | None) -> NDArray[np.int64] | None:
+        if split is None:
+            return None
+        return _predicted(state, split, lambda logits, _: logits.argmax(1)).numpy()
+
+    validation = prepared.validation
+    if held is None or not prepared.is_held_out or validation is None:
+        held_predicted = predicted(validation)
+    else:
+        held_predicted = held.predicted[: len(validation)].astype(np.int64)
+    return measures(
+        prepared,
+        test=predicted(prepared.test),
+        validation=held_predicted,
+        train=predicted(prepared.train) if state.config.train.measure_train else None,
+    )
 
 
-def given_network(model: nn.Module, config: Config, train: Split, method: Method) -> Network:
-    """A copy of a network from Python.
-
-    Raises:
-        ArgumentError: If it does not give one logit for each class, or one network is not enough.
-    """
-    if method.num_networks > 1:
-        raise ArgumentError(
-            f"{config.method.name} trains {method.num_networks} networks with start weights of "
-            "their own; name a function that builds one: model.name=package.module:function"
-        )
-    num_classes = train.num_classes
-    network = as_network(model, num_classes)
-    row = first_row(train)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        shape = tuple(copy.deepcopy(network).eval()(row).shape)
-    if shape != (1, num_classes):
-        raise ArgumentError(
-            f"model: gives outputs of shape {shape} for one row; the data has {num_classes} classes"
-        )
-    return network
+def _broadcast_buffers(state: "State") -> None:
+    state.ranks.broadcast_buffers(state.learner.networks)
+    state.ranks.broadcast_buffers(state.network)  # a moving average has its own buffers
 
 
-def check_single_rows(network: Network, train: Split) -> None:
-    """Refuses a network whose batch normalisation fails on the one row that a batch will have.
+def _predicted(state: "State", split: Split, output: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    return _over_rows(
+        state.network, split, output, ranks=state.ranks, fabric=state.fabric, config=state.config
+    )
 
-    Raises:
-        ArgumentError: If it does.
-    """
-    row = first_row(train)
+
+def measures(
+    prepared: Prepared,
+    *,
+    test: NDArray[np.int64] | None,
+    validation: NDArray[np.int64] | None,
+    train: NDArray[np.int64] | None,
+) -> Measures:
+    """Accuracies from the predicted classes of each part, None where a part is not predicted."""
+    held_out, rows = prepared.validation, prepared.train
+    is_planted = prepared.is_planted
+    kept = slice(None) if is_planted is None else ~is_planted
+    is_wrong, truth = prepared.is_flipped, rows.clean_labels
+    hits: Hits = {
+        "test": None if test is None or prepared.test is None else test == _truth(prepared.test),
+        "held_out": None
+        if held_out is None or validation is None
+        else validation == held_out.labels,
+        "given": None if train is None else (train == rows.labels)[kept],
+        "true": None if train is None or truth is None else (train == truth)[kept],
+        "is_wrong": None if is_wrong is None else is_wrong[kept],
+    }
+    return {measure.key: measure.accuracy(hits) for measure in MEASURES}
+
+
+def predict_logits(
+    network: Network, split: Split, *, ranks: "Ranks", fabric: "Fabric", config: Config
+) -> Tensor:
+    """Logits of every row of a split, shape (N, C), on the CPU; all ranks must call it."""
+    ranks.broadcast_buffers(network)
+    return _over_rows(network, split, _as_they_are, ranks=ranks, fabric=fabric, config=config)
+
+
+def predict_features(
+    network: Network, split: Split, *, ranks: "Ranks", fabric: "Fabric", config: Config
+) -> Tensor:
+    """Input of the last layer for every row of a split, shape (N, E); all ranks must call it."""
+    ranks.broadcast_buffers(network)
+    features = _Features(network)
+    return _over_rows(features, split, _as_they_are, ranks=ranks, fabric=fabric, config=config)
+
+
+def _as_they_are(outputs: Tensor, _: Tensor) -> Tensor:
+    return outputs.float()
+
+
+class _Features(nn.Module):
+    """A network without its last layer."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+        self.training = network.training
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return outputs_of_call(self.network, inputs)[0]
+
+
+@torch.no_grad()
+def _over_rows(
+    network: nn.Module,
+    split: Split,
+    output: Callable[[Tensor, Tensor], Tensor],
+    *,
+    ranks: "Ranks",
+    fabric: "Fabric",
+    config: Config,
+) -> Tensor:
+    """``output`` of the logits and given label of every row; each rank does its share of them."""
+    # Rank r has every number-th row from r on. All have as many, for a network whose weights are
+    # divided computes on all ranks at once: where the rows do not go round, some get row 0 too.
+    rows = np.arange(ranks.rank, len(split), ranks.number)
+    own = len(rows)
+    if own < -(-len(split) // ranks.number):
+        rows = np.append(rows, 0)
+    share = split if ranks.number == 1 else split.take(rows)
+    parts = []
+    batches = Batches(
+        share,
+        config.train.evaluate_batch_size,
+        seed=0,
+        shuffle=False,
+        augment=False,
+        workers=config.data.workers,
+    )
+    with _evaluating(network), fabric.autocast():
+        for batch in batches.epoch(0):
+            logits = network(fabric.to_device(batch.inputs))
+            parts.append(output(logits, batch.target.to(logits.device)))
+    if ranks.number == 1:
+        return torch.cat(parts).cpu()
+    found = torch.cat(parts)
+    whole = found.new_zeros(len(split), *found.shape[1:])
+    whole[torch.from_numpy(rows[:own]).to(whole.device)] = found[:own]
+    return ranks.total(whole).cpu()
+
+
+@contextlib.contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode for the block, then the mode it was in."""
+    was_training = network.training
+    network.eval()
     try:
-        with torch.random.fork_rng(devices=[]):  # dropout draws
-            copy.deepcopy(network).train()(row)
-    except ValueError as error:
-        raise ArgumentError(
-            "train.batch_size: some batch has a single row in a process, and this network cannot "
-            f"train on one ({error}); set train.drop_last=true or another size"
-        ) from None
+        yield
+    finally:
+        network.train(was_training)
 
 
-def first_row(train: Split) -> Tensor:
-    """The first row without augmentation, shape (1, ...), to try a network on."""
-    return train.inputs.batch(np.zeros(1, np.int64), generator=None)
+def _truth(split: Split) -> NDArray[np.int64]:
+    return split.labels if split.clean_labels is None else split.clean_labels

@@ -1,78 +1,30 @@
-"""The loop: one step, what follows a step, the whole run, and requests to stop it."""
+"""The loop: one step, what follows a step, the whole run, and how long it would take."""
 
-import contextlib
-import signal
-import threading
+import statistics
 import time
-from collections.abc import Iterator
-from types import FrameType
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from imae._draws import torch_generator
-from imae.data import Batch
-from imae.errors import ImaeError
+from imae.data import Batch, ImageFiles, Split, Table
+from imae.models import build
+from imae.train.build import factor, set_learning_rate, shortened
+from imae.train.config import Config
+from imae.train.display import QuietDisplay
 from imae.train.journal import Journal
-from imae.train.machine import clip_gradients
-from imae.train.optim import factor, set_learning_rate, shortened
-from imae.train.setup import restart_training
+from imae.train.machine import build_fabric, clip_gradients, pinned
+from imae.train.preparation import published_images
+from imae.train.processes import Stopped, StopRequest, stop_requests
+from imae.train.settings import chosen_settings
+from imae.train.setup import restart_training, setup
 from imae.train.state import State
 
 _STEPS_BETWEEN_READS = 50  # of results on an accelerator: reading makes the host wait for it
-
-
-class Stopped(ImaeError):  # noqa: N818 - not an error
-    """A run was asked to stop, has saved and can be resumed.
-
-    Args:
-        message: One line that says how to continue.
-        code: Exit code of the command: 130 after Ctrl-C, 143 after SIGTERM.
-    """
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message, code)
-        self.message = message
-        self.code = code
-
-    def __str__(self) -> str:
-        return self.message
-
-
-class StopRequest:
-    """Whether a signal has asked the run to stop, and which."""
-
-    def __init__(self) -> None:
-        self.signal = 0
-
-    @property
-    def code(self) -> int:
-        """Exit code that shells expect for the signal."""
-        return 128 + self.signal
-
-    def take(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
-        """Records a signal; a second Ctrl-C does not wait for the run to save."""
-        if self.signal and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.signal = number
-
-
-@contextlib.contextmanager
-def stop_requests() -> Iterator[StopRequest]:
-    """Records Ctrl-C and SIGTERM while the block runs, instead of ending the process."""
-    request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request  # Python handles signals in its main thread only
-        return
-    before = {
-        number: signal.signal(number, request.take) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def fit(state: State, journal: Journal) -> None:
@@ -229,3 +181,117 @@ def _loss_scale(state: State) -> float:
 
 def _is_due(every: int | None, step: int, is_epoch_end: bool) -> bool:
     return is_epoch_end if every is None else step % every == 0
+
+
+_TRIED_STEPS = 8
+_TRIED_ROWS = 4
+_LONG_STEP = 1.0  # seconds: from here on a few rows are timed, not whole batches
+_LONG_RUN = 3600.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would run: its settings as text, its size, and estimates of training steps in seconds.
+
+    ``feature_seconds`` is for features of a frozen network, if the run asks for them; ``hints``
+    say what could be done better, a line each.
+    """
+
+    settings: dict[str, str]
+    num_rows: int
+    num_parameters: int
+    total_steps: int
+    epoch_seconds: float
+    total_seconds: float
+    feature_seconds: float | None = None
+    hints: tuple[str, ...] = ()
+
+
+def plan(config: Config) -> Plan:
+    """Tries a few steps of a run in this process, without writing anything.
+
+    Of images in files only the first are read, and features of a frozen network are computed for
+    a few rows only.
+
+    Raises:
+        ImaeError: If the data, the network or an option cannot be used.
+    """
+    single = config.machine.model_copy(update={"devices": 1, "nodes": 1})
+    fabric = build_fabric(single)
+    sampled = _SampledFeatures()
+    state = setup(config, fabric, QuietDisplay(), extract=sampled.extractor)
+    state.learner.train()
+    threads = state.config.machine.threads
+    assert threads is not None
+    with pinned(threads, fabric.device):
+        step_seconds = _time_steps(state)
+    total_seconds = step_seconds * state.total_steps
+    return Plan(
+        settings=chosen_settings(state.config),
+        num_rows=len(state.prepared.train),
+        num_parameters=sum(parameter.numel() for parameter in state.learner.parameters()),
+        total_steps=state.total_steps,
+        epoch_seconds=step_seconds * state.steps_per_epoch,
+        total_seconds=total_seconds,
+        feature_seconds=sampled.seconds if config.data.features is not None else None,
+        hints=_hints(state, total_seconds),
+    )
+
+
+def _time_steps(state: State) -> float:
+    """About how long a step takes; a slow one is timed on a few rows."""
+    seconds: list[float] = []
+    for batch in state.batches.epoch(0):
+        if not seconds:
+            weight = None if batch.weight is None else batch.weight[:_TRIED_ROWS]
+            parts = (each[:_TRIED_ROWS] for each in (batch.inputs, batch.target, batch.row))
+            few = Batch(*parts, weight)
+            for _ in range(2):  # the first also prepares memory
+                taken = _time_step(state, few)
+            estimate = taken * len(batch) / len(few)
+            if estimate > _LONG_STEP:
+                return estimate
+        seconds.append(_time_step(state, batch))
+        if len(seconds) == _TRIED_STEPS:
+            break
+    return statistics.median(seconds)
+
+
+def _time_step(state: State, batch: Batch) -> float:
+    before = state.step_seconds
+    train_step(state, batch, StopRequest())
+    return state.step_seconds - before
+
+
+class _SampledFeatures:
+    """Stands for features of all rows: those of a few, repeated, and the time all would take."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def extractor(self, name: str, workers: int) -> Callable[[Split], Split]:  # noqa: ARG002
+        """As ``frozen_features``, with start weights: the time does not depend on weights."""
+        network = build(name, num_classes=1000).eval()
+
+        def extract(split: Split) -> Split:
+            rows = np.arange(min(_TRIED_ROWS, len(split)))
+            began = time.perf_counter()
+            inputs = published_images(name, split.inputs).batch(rows, generator=None)
+            with torch.inference_mode():
+                features = network.features(inputs).numpy()
+            self.seconds += (time.perf_counter() - began) / len(rows) * len(split)
+            return replace(
+                split, inputs=Table(np.resize(features, (len(split), *features.shape[1:])))
+            )
+
+        return extract
+
+
+def _hints(state: State, total_seconds: float) -> tuple[str, ...]:
+    are_photos = isinstance(state.prepared.train.inputs, ImageFiles)
+    if are_photos and state.fabric.device.type == "cpu" and total_seconds > _LONG_RUN:
+        return (
+            "photos take long without an accelerator; --features efficientnet_lite0 trains on "
+            "features of a pretrained network, which is a matter of minutes",
+        )
+    return ()

@@ -1,4 +1,4 @@
-"""Several processes on one machine, and one clear message when one of them fails."""
+"""Requests to stop, and several processes on one machine, with one message if one fails."""
 
 import contextlib
 import multiprocessing
@@ -19,7 +19,59 @@ import torch
 
 from imae.errors import ImaeError
 from imae.train.config import Config
-from imae.train.loop import Stopped
+
+
+class Stopped(ImaeError):  # noqa: N818 - not an error
+    """A run was asked to stop, has saved and can be resumed.
+
+    Args:
+        message: One line that says how to continue.
+        code: Exit code of the command: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message, code)
+        self.message = message
+        self.code = code
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class StopRequest:
+    """Whether a signal has asked the run to stop, and which."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    @property
+    def code(self) -> int:
+        """Exit code that shells expect for the signal."""
+        return 128 + self.signal
+
+    def take(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
+        """Records a signal; a second Ctrl-C does not wait for the run to save."""
+        if self.signal and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Records Ctrl-C and SIGTERM while the block runs, instead of ending the process."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # Python handles signals in its main thread only
+        return
+    before = {
+        number: signal.signal(number, request.take) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 _PRELOADED = ["imae.train", "lightning_fabric", "sklearn.datasets"]  # if they are installed
 

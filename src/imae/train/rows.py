@@ -136,9 +136,14 @@ def load_rows(
     if extract is None:
         content = {name: _content_hash(split) for name, split in data.splits().items()}
     if settings.rows is not None:  # before the features, which take long
-        data = replace(data, train=_sampled(data.train, settings.rows, config.seed))
+        if settings.rows >= (number := len(data.train)):
+            raise ArgumentError(
+                f"data.rows: {settings.rows} of {number} training rows; leave it out"
+            )
+        data = replace(data, train=sample_rows(data.train, settings.rows, config.seed))
     if settings.features is None:
-        data, is_scaled = with_start_pixels(config.model, data, is_scaled=is_scaled)
+        if config.model.init is not None:
+            data, is_scaled = with_start_pixels(config.model, data, is_scaled=is_scaled)
         return LoadedRows(data, is_scaled, content)
     as_features = (extract or frozen_features)(settings.features, settings.workers)
     images = published_images(settings.features, data.train.inputs)
@@ -234,12 +239,6 @@ def _content_hash(split: Split) -> str:
     for column in (split.row_ids, split.labels):
         digest.update("\0".join(map(str, column.tolist())).encode())
     return digest.hexdigest()
-
-
-def _sampled(train: Split, rows: int, seed: int) -> Split:
-    if rows >= len(train):
-        raise ArgumentError(f"data.rows: {rows} of {len(train)} training rows; leave it out")
-    return sample_rows(train, rows, seed)
 
 
 def _is_truth_known(train: Split, config: Config) -> bool:

@@ -131,6 +131,19 @@ def known_settings() -> tuple[Setting, ...]:
     return tuple(_settings(Config, ""))
 
 
+def chosen_settings(config: Config) -> dict[str, str]:
+    """Every setting of a configuration that is not None or empty, as text, by its key."""
+    content = config.model_dump(mode="json")
+    chosen = {}
+    for key, *_ in known_settings():
+        value = content
+        for part in key.split("."):
+            value = value[part]
+        if value not in (None, {}, []):
+            chosen[key] = str(value)
+    return chosen
+
+
 def _settings(section: type[BaseModel], prefix: str) -> Iterator[Setting]:
     for name, field in section.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):

@@ -15,19 +15,19 @@ from imae.methods.catalog import METHODS
 from imae.methods.matrix import is_matrix_file, read_matrix
 from imae.methods.method import Facts, TrustedRows
 from imae.models import Network
-from imae.train.config import Config, MachineConfig
-from imae.train.display import Display
-from imae.train.dynamics import Dynamics, Watch, remedies
-from imae.train.evaluate import predict_features, predict_logits
-from imae.train.learner import (
-    Learner,
+from imae.train.build import (
+    averaged,
     build_networks,
+    build_optimizer,
     check_single_rows,
     first_row,
     given_network,
 )
+from imae.train.config import Config, MachineConfig
+from imae.train.display import Display
+from imae.train.dynamics import Dynamics, Watch, remedies
+from imae.train.learner import Learner, predict_features, predict_logits
 from imae.train.machine import SMALL_WORK, divided, operations, shard, sum_dtype
-from imae.train.optim import averaged, build_optimizer
 from imae.train.rows import Extractor, Prepared, load_rows, prepare
 from imae.train.state import Ranks, State
 

@@ -100,7 +100,7 @@ def _shown(summary: Summary | None) -> str:
 def _measured(run: Path) -> dict[str, float] | None:
     """The measures of a run in percent, or None where they are not stored and cannot be taken."""
     from imae.train import Run, evaluate_retrieval
-    from imae.train.retrieval import STORED, store_retrieval
+    from imae.train.measure import STORED, store_retrieval
 
     path = run / STORED
     if not path.exists():

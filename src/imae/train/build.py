@@ -1,14 +1,107 @@
-"""Optimisers and learning-rate schedules by name, and a moving average of the weights."""
+"""Networks, optimisers and learning-rate schedules as the settings describe them."""
 
+import copy
 import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from imae.train.config import OptimizerConfig, ScheduleConfig
+from imae._draws import derive_seed
+from imae.data import Split
+from imae.errors import ArgumentError
+from imae.methods.method import Method
+from imae.models import build, input_options, load_weights
+from imae.models.network import CustomNetwork, Network
+from imae.train.config import Config, OptimizerConfig, ScheduleConfig
+from imae.train.display import Display
+
+
+def build_network(config: Config, train: Split, *, seed: int) -> Network:
+    """The network of a complete configuration, with start weights from a seed."""
+    name = config.model.name
+    assert name is not None
+    options = {**input_options(name, train.inputs.shape), **config.model.arguments}
+    return build(name, num_classes=train.num_classes, seed=seed, **options)
+
+
+def build_networks(
+    config: Config, train: Split, number: int, display: Display, *, first: int = 0
+) -> tuple[Network, ...]:
+    """Networks of a complete configuration, each with its own start weights.
+
+    Args:
+        config: The settings.
+        train: Rows to train on.
+        number: How many networks.
+        display: Shows which start weights were loaded.
+        first: Number of networks that the run has built before.
+    """
+    networks = []
+    for index in range(first, first + number):
+        # Not seed + index: the second network of one run would be the first of another.
+        seed = derive_seed(config.seed, "network", index) if index else config.seed
+        network = build_network(config, train, seed=seed)
+        if config.model.init is not None:
+            display.say(str(load_weights(network, config.model.init)))
+        if config.machine.channels_last:
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        networks.append(network)
+    return tuple(networks)
+
+
+def given_network(model: nn.Module, config: Config, train: Split, method: Method) -> Network:
+    """A copy of a network from Python.
+
+    Raises:
+        ArgumentError: If it does not give one logit for each class, or one network is not enough.
+    """
+    if method.num_networks > 1:
+        raise ArgumentError(
+            f"{config.method.name} trains {method.num_networks} networks with start weights of "
+            "their own; name a function that builds one: model.name=package.module:function"
+        )
+    num_classes = train.num_classes
+    network = as_network(model, num_classes)
+    row = first_row(train)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        shape = tuple(copy.deepcopy(network).eval()(row).shape)
+    if shape != (1, num_classes):
+        raise ArgumentError(
+            f"model: gives outputs of shape {shape} for one row; the data has {num_classes} classes"
+        )
+    return network
+
+
+def check_single_rows(network: Network, train: Split) -> None:
+    """Refuses a network whose batch normalisation fails on the one row that a batch will have.
+
+    Raises:
+        ArgumentError: If it does.
+    """
+    row = first_row(train)
+    try:
+        with torch.random.fork_rng(devices=[]):  # dropout draws
+            copy.deepcopy(network).train()(row)
+    except ValueError as error:
+        raise ArgumentError(
+            "train.batch_size: some batch has a single row in a process, and this network cannot "
+            f"train on one ({error}); set train.drop_last=true or another size"
+        ) from None
+
+
+def first_row(train: Split) -> Tensor:
+    """The first row without augmentation, shape (1, ...), to try a network on."""
+    return train.inputs.batch(np.zeros(1, np.int64), generator=None)
+
+
+def as_network(module: nn.Module, num_classes: int) -> Network:
+    """A copy of a module that gives logits, as a network."""
+    module = copy.deepcopy(module)
+    return module if isinstance(module, Network) else CustomNetwork(module, num_classes=num_classes)
 
 
 def build_optimizer(
@@ -89,7 +182,11 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 _ONE_CYCLE_RISE = 0.3
+
+
 _ONE_CYCLE_START = 1 / 25
+
+
 _ONE_CYCLE_END = 1e-4 / 25
 
 
