@@ -1,7 +1,6 @@
 import pytest
 
-from imae.recipes.outcome import run_folder
-from imae.recipes.recipe import Cell, Recipe, Variant, cell_config
+from imae.recipes.recipe import Cell, Recipe, Variant, cell_config, run_folder
 from imae.records import RunFolder
 
 RATES = (Variant("lr=0.1", {"optimizer": {"lr": 0.1}}), Variant("lr=0.02"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from imae.recipes.outcome import outcomes
+from imae.recipes.recipe import outcomes
 from imae.recipes.reproduce import reproduce
 from imae.recipes.tables.abnormal_examples import ABNORMAL_EXAMPLES, finish, mean_margin
 from imae.records import RunFolder

@@ -1,8 +1,8 @@
 import pytest
 
 from imae.recipes import RECIPES
-from imae.recipes.outcome import outcomes
 from imae.recipes.output import place_and_line, save_figures
+from imae.recipes.recipe import outcomes
 
 
 @pytest.mark.parametrize("name", RECIPES.names())

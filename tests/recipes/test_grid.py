@@ -5,13 +5,9 @@ import pytest
 from imae.errors import ArgumentError, ImaeError
 from imae.recipes import RECIPES
 from imae.recipes import runner as job_module
-from imae.recipes.grid import (
-    build_jobs,
-    check_overrides,
-    chosen_cells,
-    run_jobs,
-)
+from imae.recipes.grid import build_jobs, run_jobs
 from imae.recipes.recipe import merged
+from imae.recipes.reproduce import check_overrides, chosen_cells
 from imae.records import RunFolder
 from imae.train import Stopped
 

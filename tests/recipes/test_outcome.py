@@ -1,7 +1,7 @@
 import pytest
 
 from imae.errors import DataError
-from imae.recipes.outcome import outcomes, run_folder
+from imae.recipes.recipe import outcomes, run_folder
 
 
 def test_the_rate_is_chosen_on_held_out_labels_and_not_on_the_test(recipe, write_run, tmp_path):

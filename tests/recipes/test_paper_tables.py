@@ -4,7 +4,7 @@ from imae.data.sources.clothing1m import CLASSES
 from imae.methods import METHODS
 from imae.methods.matrix import Structure
 from imae.recipes import RECIPES
-from imae.recipes.outcome import outcomes
+from imae.recipes.recipe import outcomes
 from imae.recipes.tables.imae_settings import choose_t
 from imae.train import build_config
 

@@ -1,7 +1,7 @@
 import pytest
 
 from imae.recipes import RECIPES
-from imae.recipes.outcome import outcomes
+from imae.recipes.recipe import outcomes
 from imae.recipes.tables.study import choose, forms
 from imae.train import build_config
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from imae.recipes.outcome import outcomes
 from imae.recipes.output import as_csv, as_markdown, as_text
+from imae.recipes.recipe import outcomes
 
 
 def found(recipe, write_run, tmp_path):

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from imae.report.comparison import compare
+from imae.report.comparison import compare, table
 from imae.report.dynamics import read_labels
 from imae.report.read import read_run
-from imae.report.table import table
 
 
 def compared(*folders):

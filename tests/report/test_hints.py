@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from imae.records import RunFolder
+from imae.report.comparison import table
 from imae.report.formats import as_markdown, as_text
 from imae.report.page import render
 from imae.report.read import read_run
-from imae.report.table import table
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-from imae.report.settings import differing, flatten, shared
+from imae.report.hints import differing
+from imae.report.read import flatten, shared
 
 ONE = {"seed": 1, "out": "a", "train": {"epochs": 4, "steps": [1, 2]}, "noise": None, "log": {}}
 TWO = {"seed": 2, "out": "b", "train": {"epochs": 5, "steps": [1, 2]}, "noise": None, "lr": 0.1}

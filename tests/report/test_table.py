@@ -3,9 +3,9 @@ import statistics
 import pytest
 
 from imae.records.measures import find_column
+from imae.report.comparison import table
 from imae.report.hints import Summary
 from imae.report.read import read_run
-from imae.report.table import table
 
 BEST, FINAL, NOISY = map(find_column, ("best", "final", "noisy"))
 

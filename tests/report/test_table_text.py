@@ -4,10 +4,10 @@ import io
 import pytest
 
 from imae.errors import ArgumentError
-from imae.report.formats import as_csv, as_markdown, as_text, save_table, summary_text
+from imae.report.comparison import Row, Table, table
+from imae.report.formats import REPORTED, as_csv, as_markdown, as_text, save_table, summary_text
 from imae.report.hints import Summary
 from imae.report.read import read_run
-from imae.report.table import REPORTED, Row, Table, table
 
 
 @pytest.fixture

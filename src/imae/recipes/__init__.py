@@ -1,8 +1,8 @@
 """What is run from beginning to end: comparisons, and the tables and figures of the paper."""
 
 from imae.recipes.catalog import RECIPES as RECIPES
-from imae.recipes.compare import compare as compare
-from imae.recipes.compare import split_losses as split_losses
+from imae.recipes.grid import compare as compare
+from imae.recipes.grid import split_losses as split_losses
 from imae.recipes.protocols import BUDGETS as BUDGETS
 from imae.recipes.reproduce import Reproduction as Reproduction
 from imae.recipes.reproduce import plan_jobs as plan_jobs

@@ -1,16 +1,22 @@
-"""The recipes that can be asked for by name; a table is imported when it is asked for."""
+"""The recipes by name, each imported when it is asked for, and the numbers the paper prints."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
 
 from imae._registry import Catalog, Entry, Imported
-from imae.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    from imae.recipes.recipe import Recipe
 
 _PAPER = "Wang et al., IMAE for Noise-Robust Learning, 2023"
 
 
-def _entry(name: str, place: str, title: str, reference: str = "") -> Entry[Recipe]:
-    def build() -> Recipe:
+def _entry(name: str, place: str, title: str, reference: str = "") -> "Entry[Recipe]":
+    def build() -> "Recipe":
         found: Any = Imported(f"imae.recipes.tables.{place}").find()
         recipe: Recipe = replace(found, title=title)
         return recipe
@@ -18,7 +24,7 @@ def _entry(name: str, place: str, title: str, reference: str = "") -> Entry[Reci
     return Entry(name, build, title, reference)
 
 
-RECIPES: Catalog[Recipe] = Catalog(
+RECIPES: "Catalog[Recipe]" = Catalog(
     "recipe",
     (
         _entry(
@@ -47,13 +53,18 @@ RECIPES: Catalog[Recipe] = Catalog(
         ),
         _entry(
             "clothing1m",
-            "clothing1m:CLOTHING1M",
+            "clothing:CLOTHING1M",
             "Clothing1M, ResNet-50 from ImageNet weights: all methods of the table",
             _PAPER,
         ),
         _entry(
+            "clothing_photos",
+            "clothing:CLOTHING_PHOTOS",
+            "a folder of clothing photos at 40% symmetric noise, frozen features: every method",
+        ),
+        _entry(
             "mars",
-            "mars:MARS",
+            "retrieval:MARS",
             "MARS, GoogLeNet V2: retrieval of people in video, CCE, MAE, GCE and IMAE",
             _PAPER,
         ),
@@ -77,7 +88,7 @@ RECIPES: Catalog[Recipe] = Catalog(
         ),
         _entry(
             "cifar_n",
-            "cifar_n:CIFAR_N",
+            "cifar10:CIFAR_N",
             "CIFAR-10N and CIFAR-100N: human labels, every method",
             "labels: Wei et al., Learning with noisy labels revisited, ICLR 2022",
         ),
@@ -99,8 +110,44 @@ RECIPES: Catalog[Recipe] = Catalog(
         ),
         _entry(
             "unseen_classes",
-            "unseen_classes:UNSEEN_CLASSES",
+            "retrieval:UNSEEN_CLASSES",
             "CIFAR-100: train on 50 classes at 40% noise, retrieve among the 50 others",
         ),
     ),
 )
+
+
+def published(recipe: str, cell: str) -> Mapping[str, float]:
+    """What the paper prints for a cell, by measure; empty where it prints nothing.
+
+    ``from X`` is a number that the paper takes over from the publication of X.
+
+    Examples:
+        >>> published("cifar10", "resnet20-40-imae")["final"]
+        84.0
+    """
+    numbers: Mapping[str, float] = _content().get(recipe, {}).get("cells", {}).get(cell, {})
+    return numbers
+
+
+def published_table(recipe: str) -> str | None:
+    """The caption of the paper's table, in short, or None if the recipe is not the paper's.
+
+    Examples:
+        >>> published_table("optimisers")[:40]
+        'The results of algorithms using differen'
+    """
+    caption: str | None = _content().get(recipe, {}).get("table")
+    return caption
+
+
+def published_cells(recipe: str) -> tuple[str, ...]:
+    """Names of the cells that the paper has numbers for."""
+    return tuple(_content().get(recipe, {}).get("cells", {}))
+
+
+@lru_cache(maxsize=1)
+def _content() -> dict[str, Any]:
+    text = (resources.files("imae.recipes") / "paper.json").read_text()
+    content: dict[str, Any] = json.loads(text)
+    return content

@@ -1,21 +1,21 @@
-"""Many independent runs, and the settings that the runs of a folder share."""
+"""Many independent runs of one folder: those of a recipe, and comparisons of losses."""
 
-import fnmatch
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from imae.errors import ArgumentError, ImaeError, check_integer
-from imae.recipes.outcome import run_folder
-from imae.recipes.recipe import Cell, Settings, cell_config
+from imae.methods.catalog import METHODS
+from imae.recipes.recipe import Cell, Settings, cell_config, run_folder
 from imae.recipes.runner import Job, attempt, run_at_once, run_on_ray
 from imae.records import RunFolder
 from imae.records.files import whole_file
 from imae.records.measures import TEST
-from imae.report.settings import flatten
-from imae.train import Config, Stopped
+from imae.train import Config, Run, Stopped, build_config, with_settings
 
 
 def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
@@ -61,28 +61,6 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-# What a recipe is about, even where all its cells share it.
-_FIXED = ("data.name", "method.name", "model.name", "noise", "out")
-
-
-def chosen_cells(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells whose name fits one of the patterns, such as ``resnet20-40-*``; all for none.
-
-    Raises:
-        ArgumentError: If a pattern fits no cell.
-    """
-    for pattern in only:
-        if not any(fnmatch.fnmatchcase(cell.name, pattern) for cell in cells):
-            names = ", ".join(cell.name for cell in cells)
-            known = f"the cells are {names}" if names else "this recipe trains nothing"
-            raise ArgumentError(f"--only {pattern}: no such cell; {known}")
-    if not only:
-        return tuple(cells)
-    return tuple(
-        cell for cell in cells if any(fnmatch.fnmatchcase(cell.name, each) for each in only)
-    )
-
-
 def build_jobs(
     cells: Sequence[Cell], *, seeds: int, folder: Path, settings: Settings, workers: int = 1
 ) -> tuple[Job, ...]:
@@ -124,29 +102,6 @@ def with_share_of_threads(config: Config, workers: int) -> Config:
     return config.model_copy(
         update={"machine": config.machine.model_copy(update={"threads": share})}
     )
-
-
-def check_overrides(cells: Sequence[Cell], settings: Settings) -> None:
-    """Refuses settings by which the rows of a table would no longer be what they are called.
-
-    Args:
-        cells: All cells of the recipe.
-        settings: What a user wants to lay over the settings of every cell.
-
-    Raises:
-        ArgumentError: If a setting is one that the cells or their variants differ in, one that
-            they give their method, or what a recipe is about.
-    """
-    by_cell = [flatten(cell.settings) for cell in cells]
-    tried = {key for cell in cells for each in cell.variants for key in flatten(each.settings)}
-    for key in flatten(settings):
-        if key in tried:
-            raise ArgumentError(f"{key}: the recipe tries several of it; leave it out")
-        is_of_a_method = key.startswith("method.") and any(key in each for each in by_cell)
-        if key in _FIXED or is_of_a_method or len({each.get(key) for each in by_cell}) > 1:
-            raise ArgumentError(
-                f"{key}: belongs to the recipe; for something else there is imae compare"
-            )
 
 
 def waiting_jobs(jobs: Sequence[Job]) -> list[Job]:
@@ -223,3 +178,100 @@ def _end(job: Job, problem: str | None) -> str:
     accuracy = (result.get("final") or {}).get(TEST.key)
     found = "" if accuracy is None else f", test accuracy {100 * accuracy:.1f}"
     return f"ended after {result.get('seconds', 0) / 60:.1f} min{found}"
+
+
+def split_losses(text: str) -> list[str]:
+    """The losses in a list such as ``cce,sl:alpha=6,beta=0.1,imae:T=8``; all of them for ``all``.
+
+    A part that begins with ``KEY=`` belongs to the loss before it.
+
+    Raises:
+        ArgumentError: If there is none, or one is a duplicate.
+
+    Examples:
+        >>> split_losses("cce,sl:alpha=6,beta=0.1")
+        ['cce', 'sl:alpha=6,beta=0.1']
+    """
+    if text.strip() == "all":
+        return list(METHODS.names())
+    losses: list[str] = []
+    for part in filter(None, (part.strip() for part in _split(text))):
+        if losses and "=" in part.partition(":")[0]:
+            losses[-1] += f",{part}"
+        else:
+            losses.append(part)
+    if not losses:
+        raise ArgumentError("name at least one loss, such as cce,imae_capped")
+    for loss in losses:
+        if losses.count(loss) > 1:
+            raise ArgumentError(f"the loss {loss} appears twice")
+    return losses
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas; those within brackets belong to a list."""
+    return re.split(r",(?![^\[]*\])", text)
+
+
+def compare(
+    settings: Mapping[str, Any],
+    losses: Sequence[str],
+    *,
+    seeds: int,
+    out: str | os.PathLike[str],
+    jobs: int = 1,
+    show: bool = False,
+) -> list[Run]:
+    """Trains every loss under every seed with the same settings, and gives the runs.
+
+    Each run has a folder of its own below ``out``. What has finished is kept and what was
+    interrupted resumes, so the same call after a crash only does what is missing.
+
+    Args:
+        settings: Nested settings of a run, without its loss, seed and folder being fixed; the
+            seed is that of the first round, and the noise is drawn again under every seed.
+        losses: Names with parameters, such as ``imae:T=16``.
+        seeds: Number of rounds, at least 1.
+        out: Folder of the comparison.
+        jobs: Runs at once on this machine; each gets its share of the processor.
+        show: Whether to show progress.
+
+    Returns:
+        The runs, round after round, in the order of ``losses``.
+
+    Raises:
+        ArgumentError: If a setting cannot be used, or ``out`` holds a comparison under others.
+        Stopped: If Ctrl-C or SIGTERM ended it; the same call resumes.
+        ImaeError: If runs failed; the others have been done.
+    """
+    check_integer("seeds", seeds, low=1)
+    folder = Path(out)
+    cells = _cells(settings, losses, seeds, folder)
+    configs = [with_share_of_threads(config, jobs) for config in cells]
+    claim(folder / "compare.json", settings, holds="a comparison under other settings")
+    try:
+        run_jobs(
+            [Job(Path(str(config.out)).name, config) for config in configs],
+            workers=jobs,
+            show=show,
+            say=partial(print, flush=True) if show else lambda _: None,
+        )
+    except Stopped as stopped:  # the same command, without --resume
+        raise Stopped("stopped; the same command resumes", stopped.code) from None
+    return [Run(str(config.out), model=config.model.name) for config in configs]
+
+
+def _cells(
+    settings: Mapping[str, Any], losses: Sequence[str], seeds: int, folder: Path
+) -> list[Config]:
+    """Every configuration, checked before the first one runs."""
+    first = build_config(settings).seed
+    cells = []
+    for seed in range(first, first + seeds):
+        for loss in losses:
+            name, _, arguments = loss.partition(":")
+            texts = [f"method.arguments.{part}" for part in filter(None, _split(arguments))]
+            label = re.sub(r"[^\w.=-]+", "-", loss)
+            content = with_settings(settings, [f"method.name={name}", *texts, f"seed={seed}"])
+            cells.append(build_config({**content, "out": str(folder / f"{label}-seed{seed}")}))
+    return cells

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from imae.errors import import_extra
-from imae.recipes.outcome import Outcome, published_table
+from imae.recipes.catalog import published_table
 from imae.recipes.protocols import BUDGETS
-from imae.recipes.recipe import Cell, Recipe, Settings
+from imae.recipes.recipe import Cell, Outcome, Recipe, Settings
 from imae.records.measures import COLUMNS, MEASURES, Measure, find_column
 from imae.report.chart import accuracy_series
 from imae.report.figures import save_lines
 from imae.report.formats import UNKNOWN, duration, percent
 from imae.report.hints import Summary
-from imae.report.settings import flatten, is_machine_setting
+from imae.report.read import flatten, is_machine_setting
 
 _COLUMN_NAMES = {column.name for column in COLUMNS}
 _MOST_NAMES = 12  # of cells that were not run

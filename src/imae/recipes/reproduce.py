@@ -1,6 +1,7 @@
 """A recipe run from beginning to end: grid, tables, figures."""
 
 import contextlib
+import fnmatch
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,19 +17,16 @@ from imae.recipes.catalog import RECIPES
 from imae.recipes.grid import (
     build_jobs,
     check_claim,
-    check_overrides,
-    chosen_cells,
     claim,
     run_jobs,
     waiting_jobs,
 )
-from imae.recipes.outcome import Outcome, outcomes
 from imae.recipes.output import as_csv, as_markdown, save_figures
 from imae.recipes.protocols import BUDGETS, SEEDS
-from imae.recipes.recipe import Recipe, Settings
+from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, outcomes
 from imae.recipes.runner import Job
 from imae.records.files import whole_file
-from imae.report.settings import flatten, is_machine_setting
+from imae.report.read import flatten, is_machine_setting
 from imae.train.rows import load_rows
 
 _CLAIM = "reproduce.json"
@@ -148,7 +146,8 @@ def plan_jobs(
     changed = settings or {}
     _check_required(recipe, budget, changed)
     cells = chosen_cells(recipe.cells(budget), only)
-    check_overrides(recipe.cells(budget), changed)
+    required = recipe.must_set.get(budget, ())
+    check_overrides(recipe.cells(budget), changed, required=required)
     seeds = SEEDS[budget] if seeds is None else seeds
     jobs = build_jobs(cells, seeds=seeds, folder=Path(out), settings=changed, workers=workers)
     check_claim(Path(out) / _CLAIM, _content(recipe, budget, changed), holds=_OTHERS)
@@ -189,12 +188,60 @@ def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproductio
     return Reproduction(recipe, budget, changed, found, tuple(written))
 
 
+def chosen_cells(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]:
+    """The cells whose name fits one of the patterns, such as ``resnet20-40-*``; all for none.
+
+    Raises:
+        ArgumentError: If a pattern fits no cell.
+    """
+    for pattern in only:
+        if not any(fnmatch.fnmatchcase(cell.name, pattern) for cell in cells):
+            names = ", ".join(cell.name for cell in cells)
+            known = f"the cells are {names}" if names else "this recipe trains nothing"
+            raise ArgumentError(f"--only {pattern}: no such cell; {known}")
+    if not only:
+        return tuple(cells)
+    return tuple(
+        cell for cell in cells if any(fnmatch.fnmatchcase(cell.name, each) for each in only)
+    )
+
+
+# What a recipe is about, even where all its cells share it.
+_FIXED = ("data.name", "method.name", "model.name", "noise", "out")
+
+
+def check_overrides(
+    cells: Sequence[Cell], settings: Settings, *, required: Sequence[str] = ()
+) -> None:
+    """Refuses settings by which the rows of a table would no longer be what they are called.
+
+    Args:
+        cells: All cells of the recipe.
+        settings: What a user wants to lay over the settings of every cell.
+        required: Settings that the recipe leaves to the user.
+
+    Raises:
+        ArgumentError: If a setting is one that the cells or their variants differ in, one that
+            they give their method, or what a recipe is about.
+    """
+    by_cell = [flatten(cell.settings) for cell in cells]
+    tried = {key for cell in cells for each in cell.variants for key in flatten(each.settings)}
+    for key in (key for key in flatten(settings) if key not in required):
+        if key in tried:
+            raise ArgumentError(f"{key}: the recipe tries several of it; leave it out")
+        is_of_a_method = key.startswith("method.") and any(key in each for each in by_cell)
+        if key in _FIXED or is_of_a_method or len({each.get(key) for each in by_cell}) > 1:
+            raise ArgumentError(
+                f"{key}: belongs to the recipe; for something else there is imae compare"
+            )
+
+
 def _check_required(recipe: Recipe, budget: str, changed: Settings) -> None:
     given = flatten(changed)
-    for key in recipe.must_set if budget == "paper" else ():
+    for key in recipe.must_set.get(budget, ()):
         if key not in given:
             raise ArgumentError(
-                f"{recipe.name}: the paper's budget needs --set {key}=FILE (docs/reproduce.md)"
+                f"{recipe.name}: the budget {budget} needs --set {key}=PATH (docs/reproduce.md)"
             )
 
 

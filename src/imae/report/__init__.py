@@ -1,5 +1,7 @@
 """Tables, figures and pages, made from run folders and plain numbers without torch."""
 
+from imae.report.comparison import Table as Table
+from imae.report.comparison import table as table
 from imae.report.figures import save_figures as save_figures
 from imae.report.formats import as_csv as as_csv
 from imae.report.formats import as_markdown as as_markdown
@@ -10,5 +12,3 @@ from imae.report.read import RunRecord as RunRecord
 from imae.report.read import find_runs as find_runs
 from imae.report.read import read_run as read_run
 from imae.report.read import read_runs as read_runs
-from imae.report.table import Table as Table
-from imae.report.table import table as table

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from imae.errors import import_extra
 from imae.records.files import whole_file
 from imae.report.chart import Series
-from imae.report.comparison import Comparison, compare
+from imae.report.comparison import Comparison, compare, group, table
 from imae.report.dynamics import NUM_BINS, read_labels
 from imae.report.formats import printable
 from imae.report.read import RunRecord
-from imae.report.table import group, table
 
 # A palette that stays apart for colour-blind readers (Okabe and Ito), on a white ground.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -6,13 +6,18 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from imae.errors import check_choice, import_extra
 from imae.records.files import whole_file
+from imae.records.measures import COLUMNS
 from imae.report.hints import Summary
-from imae.report.table import REPORTED, Row, Table
 
+if TYPE_CHECKING:
+    from imae.report.comparison import Row, Table
+
+# The columns of a report: all of the test rows, and the measures that sum a run up.
+REPORTED = tuple(column for column in COLUMNS if column.measure.is_summary)
 UNKNOWN = "-"
 _JOINERS = "\u200c\u200d"  # not printable by themselves, and part of how names and emoji are spelt
 
@@ -77,7 +82,7 @@ _NAME_WIDTH = 32  # characters of a name in one line of a terminal
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~<>&$-])")
 
 
-def as_text(shown: Table, *, width: int) -> str:
+def as_text(shown: "Table", *, width: int) -> str:
     """The table for a terminal of this many columns.
 
     What is the same in every row is above the table, not in it. The columns are closer
@@ -131,7 +136,7 @@ def _sheet(
     return sheet
 
 
-def as_markdown(shown: Table) -> str:
+def as_markdown(shown: "Table") -> str:
     """The table in Markdown, accuracy in percent, notes below it."""
     headings = _headings(shown)
     rule = ["---"] * _NUM_NAMES + ["---:"] * (len(headings) - _NUM_NAMES)
@@ -143,7 +148,7 @@ def as_markdown(shown: Table) -> str:
     return text + "".join(f"\n{_literal(note)}\n" for note in notes(shown))
 
 
-def as_csv(shown: Table) -> str:
+def as_csv(shown: "Table") -> str:
     """The table for programs: fractions at full precision, an empty cell for what is unknown."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -163,7 +168,7 @@ def as_csv(shown: Table) -> str:
     return out.getvalue()
 
 
-def save_table(shown: Table, path: str | os.PathLike[str]) -> None:
+def save_table(shown: "Table", path: str | os.PathLike[str]) -> None:
     """Writes the table as ``.csv`` or ``.md``, as the name of the file says.
 
     Raises:
@@ -176,7 +181,7 @@ def save_table(shown: Table, path: str | os.PathLike[str]) -> None:
         file.write(text.encode("utf-8"))
 
 
-def notes(shown: Table) -> list[str]:
+def notes(shown: "Table") -> list[str]:
     """One line for each setting and each row that has something a reader must know."""
     settings = [
         printable(f"{', '.join(setting)}: {note}")
@@ -208,12 +213,12 @@ def time_text(relative_time: float | None) -> str:
     return UNKNOWN if relative_time is None else f"{relative_time:.2f}\N{MULTIPLICATION SIGN}"
 
 
-def _headings(shown: Table) -> list[str]:
+def _headings(shown: "Table") -> list[str]:
     numbers = (column.heading for column in shown.columns)
     return ["Data", "Noise", "Network", "Method", "Seeds", *numbers, "Time"]
 
 
-def _cells(shown: Table, row: Row) -> list[str]:
+def _cells(shown: "Table", row: "Row") -> list[str]:
     names = [printable(name) for name in (*row.setting, row.method)]
     numbers = [summary_text(row.values[each.name], seeds=row.seeds) for each in shown.columns]
     return [*names, str(row.seeds), *numbers, time_text(row.relative_time)]

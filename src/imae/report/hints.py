@@ -5,13 +5,13 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from imae.records import RunFolder
 from imae.records.measures import HELD_OUT, TEST
-from imae.report.read import RunRecord
-from imae.report.settings import differing, flatten
+from imae.report.read import RunRecord, flatten, is_machine_setting
 
 _NAMED = 4  # settings that a note lists by name
 _VALUE_LENGTH = 40  # characters of a setting in a note
@@ -129,6 +129,27 @@ def _unequal(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
     if not lines:
         return []
     return [f"the methods were not trained alike: {'; '.join(lines)}{_more(names)}"]
+
+
+def differing(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The values of every setting that differs, apart from the seed and the machine.
+
+    A setting that some of the configurations do not have, as those of another version, is compared
+    between the others.
+
+    Examples:
+        >>> differing([{"lr": 0.1, "seed": 1}, {"lr": 0.2, "seed": 2}, {"lr": 0.1}])
+        {'lr': ['0.1', '0.2']}
+    """
+    values: dict[str, dict[str, None]] = {}
+    for tree in trees:
+        for name, value in flatten(tree).items():
+            values.setdefault(name, {})[value] = None
+    return {
+        name: list(found)
+        for name, found in values.items()
+        if len(found) > 1 and name != "seed" and not is_machine_setting(name)
+    }
 
 
 def _values(runs: Sequence[RunRecord], name: str) -> list[str]:

@@ -13,7 +13,7 @@ from imae.records.files import whole_file
 from imae.records.measures import HELD_OUT, TEST
 from imae.report import chart
 from imae.report.chart import Chart, thin
-from imae.report.comparison import compare
+from imae.report.comparison import compare, group, table
 from imae.report.dynamics import X_AXIS, Y_AXIS, Labels, read_labels
 from imae.report.formats import (
     UNKNOWN,
@@ -24,9 +24,7 @@ from imae.report.formats import (
     summary_text,
     time_text,
 )
-from imae.report.read import RunRecord
-from imae.report.settings import flatten, shared
-from imae.report.table import group, table
+from imae.report.read import RunRecord, flatten, shared
 
 _NUM_NUMBERS = 20  # rows of the table behind a figure
 _VALUE_LENGTH = 300  # characters of a setting

@@ -1,11 +1,11 @@
-"""Run folders, read back as plain values."""
+"""Run folders, read back as plain values, and what their settings share."""
 
 import hashlib
 import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -239,3 +239,44 @@ def _check_row(row: object, where: str) -> None:
             raise DataError(f"{where}: {key} must be a number or null, got {value!r}")
         if key in ACCURACIES and not 0 <= value <= 1:
             raise DataError(f"{where}: {key} must be in [0, 1], got {value!r}")
+
+
+# Where and how fast a run was done; its numbers do not depend on it.
+_MACHINE = ("out", "log", "data.root", "data.workers", "machine.")
+_PRECISION = "machine.precision"  # but on this they do
+
+
+def is_machine_setting(key: str) -> bool:
+    """Whether a setting, by its dotted name, is about the machine and not about the numbers.
+
+    Examples:
+        >>> is_machine_setting("machine.threads"), is_machine_setting("machine.precision")
+        (True, False)
+    """
+    return key.startswith(_MACHINE) and key != _PRECISION
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """The values of a nested configuration as text, by dotted name.
+
+    Examples:
+        >>> flatten({"train": {"epochs": 4, "nesterov": True}, "seed": 1})
+        {'train.epochs': '4', 'train.nesterov': 'true', 'seed': '1'}
+    """
+    flat: dict[str, str] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = plain_text(value)
+    return flat
+
+
+def shared(trees: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The values that all the configurations have in common, by dotted name."""
+    first, *others = map(flatten, trees)
+    return {
+        name: value
+        for name, value in first.items()
+        if all(other.get(name) == value for other in others)
+    }

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from imae.data import load
 from imae.errors import DataError, import_extra
-from imae.recipes.outcome import Outcome
 from imae.recipes.protocols import CIFAR10, budgeted, method, short
-from imae.recipes.recipe import Cell, Recipe, merged
+from imae.recipes.recipe import Cell, Outcome, Recipe, merged
 from imae.records import RunFolder, RunLabels
 from imae.records.files import whole_file
 

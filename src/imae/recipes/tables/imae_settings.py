@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from imae.recipes.outcome import Outcome
 from imae.recipes.protocols import CIFAR10, SHORT_RATES, budgeted, method, short, title
-from imae.recipes.recipe import Cell, Recipe, Settings, merged
+from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
 from imae.records.files import whole_file
 
 _RATES = (40, 0)

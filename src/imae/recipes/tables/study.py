@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from imae.recipes.outcome import Outcome
 from imae.recipes.protocols import CIFAR10, CIFAR100, budgeted, method, short, title
-from imae.recipes.recipe import Cell, Recipe, Settings, merged
+from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
 from imae.records.files import whole_file
 from imae.report.formats import UNKNOWN
 from imae.report.hints import Summary

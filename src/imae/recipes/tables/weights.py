@@ -7,9 +7,9 @@ import torch
 
 from imae.curves import CCE, IMAE, MAE, Curve, imae_weight_variance, weight_variance
 from imae.errors import check_choice, import_extra
-from imae.recipes.outcome import Outcome, published
+from imae.recipes.catalog import published
 from imae.recipes.protocols import BUDGETS
-from imae.recipes.recipe import Cell, Recipe
+from imae.recipes.recipe import Cell, Outcome, Recipe
 from imae.records.files import whole_file
 from imae.report.figures import save_figure, save_lines
 

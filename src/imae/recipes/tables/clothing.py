@@ -1,7 +1,8 @@
-"""Clothing1M: a million photos with labels from the web."""
+"""Photos of clothes: Clothing1M with labels from the web, and a folder under drawn noise."""
 
 from imae.data.sources.clothing1m import CLASSES
-from imae.recipes.protocols import budgeted, method, title
+from imae.methods.catalog import METHODS
+from imae.recipes.protocols import FEATURES, budgeted, method, title
 from imae.recipes.recipe import Cell, Recipe, Settings, merged
 
 _LOSSES = (
@@ -101,5 +102,43 @@ CLOTHING1M = Recipe(
             "processor cores cannot train ResNet-50: the paper's numbers are of another network."
         ),
     },
-    must_set=("model.init",),
+    must_set={"paper": ("model.init",)},
+)
+
+
+_PHOTOS_RATE = 0.4
+# Some 3,000 photos: as many epochs as CCE needs to memorise the wrong labels.
+_PHOTOS: Settings = merged(FEATURES, {"train": {"epochs": 40}})
+
+
+def photo_cells(budget: str) -> tuple[Cell, ...]:
+    """Every method."""
+    settings = merged(
+        _SETTINGS, {"data": {"name": "clothing_photos"}, "noise": f"symmetric:{_PHOTOS_RATE}"}
+    )
+    return budgeted(
+        budget,
+        [
+            Cell(loss, {"Method": title(loss)}, merged(settings, method(loss, rate=_PHOTOS_RATE)))
+            for loss in METHODS.names()
+        ],
+        short=_PHOTOS,
+        features=_PHOTOS,
+    )
+
+
+CLOTHING_PHOTOS = Recipe(
+    name="clothing_photos",
+    cells=photo_cells,
+    measures=("best", "final", "noisy", "clean", "corrected", "hybrid"),
+    notes=(
+        "Not in the paper: a folder of photos with one folder for each class, whose path the user "
+        "gives, under 40% symmetric noise. Co-teaching, Trimmed and Forward with a known rate are "
+        "given how many labels are wrong, and L2RW sees ten true labels of each class."
+    ),
+    must_set={
+        "short": ("data.name",),
+        "features": ("data.name",),
+        "paper": ("data.name", "model.init"),
+    },
 )
