@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from imae.data.assemble import Columns, assemble, divide
+from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
 from imae.data.features import Table
-from imae.data.split import position_ids, written_ids
 from imae.errors import DataError
 
 

@@ -7,7 +7,7 @@ from PIL import Image
 from imae.data.features import Table, hash_text
 from imae.data.image_files import ImageFiles
 from imae.data.images import ArrayImages
-from imae.data.partition import hold_out, sample_rows
+from imae.data.split import hold_out, sample_rows
 from imae.errors import ArgumentError
 
 LABELS = [0] * 50 + [1] * 30 + [2] * 17 + [3] * 3
@@ -97,7 +97,7 @@ def test_one_row_of_each_class_is_always_trained_on(table_split, fraction):
 
 
 def test_classes_of_one_row_leave_nothing_to_hold_out(table_split):
-    with pytest.raises(ArgumentError, match="each of the 3 classes has one row"):
+    with pytest.raises(ArgumentError, match="every class has one row"):
         hold_out(table_split([0, 1, 2]), 0.4, seed=1)
 
 

@@ -4,7 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
-from imae.data.folder import load_image_folder
+from imae.data.assemble import load_image_folder
 from imae.errors import DataError
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from imae.data.folder import load_image_folder
+from imae.data.assemble import load_image_folder
 from imae.data.images import ArrayImages, read_into_memory
 from imae.data.split import Data
 from imae.errors import ArgumentError, DataError

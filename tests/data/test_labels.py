@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from imae.data.assemble import LabelColumn, encode_labels
+from imae.data.labels import LabelColumn, encode_labels
 from imae.errors import DataError
 
 

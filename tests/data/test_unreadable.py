@@ -3,7 +3,8 @@ import os
 import numpy as np
 import pytest
 
-from imae.data.folder import check_present, drop_unreadable, load_image_folder
+from imae.data.assemble import load_image_folder
+from imae.data.images import check_present, drop_unreadable
 from imae.data.split import Data
 from imae.errors import ArgumentError, DataError
 

@@ -7,12 +7,12 @@ from scipy import stats
 
 from imae._draws import seeded
 from imae.errors import ArgumentError
+from imae.noise.by_class import from_transition, symmetric
 from imae.noise.estimate import (
     estimate_noise_rate,
     estimate_transition,
     estimate_transition_from_anchors,
 )
-from imae.noise.transition import from_transition, symmetric
 
 TRANSITION = np.array([[0.7, 0.3, 0.0], [0.1, 0.8, 0.1], [0.0, 0.05, 0.95]])
 

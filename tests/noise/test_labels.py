@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from imae.errors import ArgumentError
-from imae.noise.noisy_labels import NoisyLabels, as_array, as_labels
+from imae.noise.by_class import NoisyLabels, as_array, as_labels
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from imae.errors import ArgumentError, DataError
+from imae.noise.by_class import from_transition, symmetric
 from imae.noise.manifest import read_manifest, write_manifest
-from imae.noise.transition import from_transition, symmetric
 
 CLEAN = [0, 1, 2, 0, 1]
 IDS = ["a", "b", "c", "d", "e"]

@@ -4,7 +4,7 @@ import torch
 
 from imae._draws import seeded
 from imae.errors import ArgumentError
-from imae.noise.noisy_labels import as_probabilities
+from imae.noise.rate_curve import as_probabilities
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from imae.errors import ArgumentError
 from imae.noise.asymmetric import pairs
+from imae.noise.by_class import symmetric
 from imae.noise.by_input import instance_dependent
 from imae.noise.catalog import KINDS, NoiseSpec, apply, parse, parse_mapping
-from imae.noise.transition import symmetric
 
 CLEAN = np.arange(200) % 4
 

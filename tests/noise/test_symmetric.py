@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from imae.noise.transition import symmetric, uniform
+from imae.noise.by_class import symmetric, uniform
 
 CLEAN = np.arange(5000) % 10
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from imae._draws import seeded
 from imae.errors import ArgumentError
-from imae.noise.transition import check_transition, from_transition, redraw
+from imae.noise.by_class import check_transition, from_transition, redraw
 
 MATRIX = np.array([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]])
 

@@ -106,9 +106,9 @@ def test_one_folder_one_run(folder):
 
 
 def _exit_with_refusal(folder):
-    import imae.records.lock
+    import imae.records.files
 
-    imae.records.lock._locked.clear()  # the copy that a fork brings along; the kernel must refuse
+    imae.records.files._locked.clear()  # the copy that a fork brings along; the kernel must refuse
     try:
         with folder.lock():
             raise SystemExit(0)

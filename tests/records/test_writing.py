@@ -4,7 +4,8 @@ import math
 import pytest
 
 from imae.errors import ImaeError
-from imae.records.files import explained_writing, plain
+from imae.records.files import explained_writing
+from imae.records.folder import plain
 
 
 def test_a_failure_to_write_says_how_to_continue(tmp_path):

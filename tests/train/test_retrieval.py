@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from imae.data import Unlabelled
-from imae.data.split import position_ids
+from imae.data.assemble import position_ids
 from imae.data.tracklets import Tracklets, as_tracklets
 from imae.errors import DataError
 from imae.metrics.retrieval import evaluate

@@ -262,7 +262,7 @@ def report(
 
     RUN is a run folder, or a folder of `imae compare` or `imae reproduce` for all of its runs.
     """
-    from imae.records.lock import check_overwriting
+    from imae.records.files import check_overwriting
     from imae.report import (
         as_text,
         find_runs,

@@ -108,7 +108,7 @@ def noise(
     """Write the labels of DATA with noise of a known kind."""
     from imae.data import describe, load
     from imae.noise import NoiseSpec, write_manifest
-    from imae.records.lock import check_overwriting
+    from imae.records.files import check_overwriting
     from imae.train.relabel import corrupt_split
 
     spec = NoiseSpec(kind, rate)  # refused before the data is read

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from imae.data.features import hash_text as hash_text
     from imae.data.image_files import ImageFiles as ImageFiles
     from imae.data.images import ArrayImages as ArrayImages
+    from imae.data.loading import describe as describe
     from imae.data.loading import load as load
-    from imae.data.notes import describe as describe
-    from imae.data.partition import hold_out as hold_out
-    from imae.data.partition import sample_rows as sample_rows
     from imae.data.split import Data as Data
     from imae.data.split import Inputs as Inputs
     from imae.data.split import Skipped as Skipped
     from imae.data.split import Split as Split
+    from imae.data.split import hold_out as hold_out
+    from imae.data.split import sample_rows as sample_rows
     from imae.data.torch_dataset import from_arrays as from_arrays
     from imae.data.torch_dataset import from_dataset as from_dataset
     from imae.data.unlabelled import Unlabelled as Unlabelled

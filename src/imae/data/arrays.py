@@ -10,11 +10,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data.assemble import Columns, assemble, divide
+from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
 from imae.data.columns import first_unfit
 from imae.data.features import Table
 from imae.data.images import ArrayImages
-from imae.data.split import Data, Inputs, position_ids, written_ids
+from imae.data.split import Data, Inputs
 from imae.errors import DataError
 
 # Real arrays shrink by ten at most; more than this is an attack or nearly all zeros.

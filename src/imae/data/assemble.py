@@ -1,13 +1,15 @@
-"""From the columns of a source to data: labels become class numbers, rows find their split."""
+"""Rows of a source as data: ids checked, splits found, and folders of class folders read."""
 
-import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from imae.data.image_files import SUFFIXES, ImageFiles, confined_names
+from imae.data.labels import LabelColumn, encode_labels
 from imae.data.split import Data, Inputs, Split
 from imae.errors import DataError
 
@@ -20,28 +22,6 @@ SPLIT_NAMES = {
     "dev": "validation",
     "test": "test",
 }
-
-
-@dataclass(frozen=True)
-class LabelColumn:
-    """Labels as they are in a source, and how to name a row of it in a message.
-
-    Args:
-        source: File or folder they come from.
-        row_ids: Id of every row, shape (N,).
-        values: N names or whole numbers; None, NaN and blank mean that the label is missing.
-        are_names: Whether the values are names, such as those of folders, in which neither ``nan``
-            nor a blank at the end has a meaning.
-    """
-
-    source: str
-    row_ids: NDArray[np.str_]
-    values: Sequence[object]
-    are_names: bool = False
-
-    def error(self, row: int, problem: str) -> DataError:
-        """The error for this row."""
-        return DataError(f"{self.source}: row {str(self.row_ids[row])!r}: {problem}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,150 +131,165 @@ def _split(
         raise DataError(f"{part.source}: {error}") from error
 
 
-def encode_labels(
-    train: Sequence[LabelColumn],
-    others: Sequence[LabelColumn],
-    *,
-    class_names: Sequence[str] | None = None,
-) -> tuple[list[NDArray[np.int64]], tuple[str, ...]]:
-    """Class numbers of all columns, the training columns first, and the names of the classes.
+_LONGEST_ID = 512  # ids are an array as wide as the longest
 
-    The classes are those of the training columns, in order: as numbers if all labels are whole
-    numbers (``1.0`` is one), else by name. If ``class_names`` are given, a text that is one of them
-    means it, and whole numbers count them from 0.
 
-    Args:
-        train: Columns that say which classes there are.
-        others: Columns that may use these classes only.
-        class_names: Names of the classes, if they are known.
-
-    Raises:
-        DataError: If a label is missing, no whole number or name, negative, not one of the classes,
-            or there are fewer than two classes.
+def position_ids(number: int) -> NDArray[np.str_]:
+    """Ids of rows that have none of their own: their position, counted from 0.
 
     Examples:
-        >>> ids = np.array(["a", "b", "c"])
-        >>> encode_labels([LabelColumn("pets.csv", ids, ["dog", "cat", "dog"])], [])
-        ([array([1, 0, 1])], ('cat', 'dog'))
+        >>> position_ids(3).tolist()
+        ['0', '1', '2']
     """
-    columns = [*train, *others]
-    if class_names is not None:
-        return [_encode_known(column, class_names) for column in columns], tuple(class_names)
-    written = [_tidy(column) for column in columns]
-    tidy = [
-        [_whole(value, column) for value in values]
-        for column, values in zip(columns, written, strict=True)
-    ]
-    if all(isinstance(value, int) for values in tidy for value in values):
-        for column, whole in zip(columns, tidy, strict=True):
-            _check_not_negative(column, whole)
+    return np.arange(number).astype(np.str_)
+
+
+def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
+    """Ids of rows as their source gives them, checked.
+
+    Raises:
+        DataError: If an id is blank, overlong, no UTF-8 text, holds a NUL or appears twice.
+    """
+    seen: dict[str, int] = {}
+    for row, row_id in enumerate(ids):
+        if not row_id.strip():
+            raise DataError(f"{source}: row {row} (counted from 0) has no id")
+        if len(row_id) > _LONGEST_ID or "\0" in row_id:
+            raise DataError(
+                f"{source}: row {row} (counted from 0) has an id of {len(row_id)} characters; ids "
+                f"have at most {_LONGEST_ID} and no NUL"
+            )
+        if not _is_utf8(row_id):
+            raise DataError(
+                f"{source}: row {row} (counted from 0) has an id that is not UTF-8 text, so no "
+                f"report could hold it: {row_id!r}; rename it"
+            )
+        if row_id in seen:
+            raise DataError(
+                f"{source}: row id {row_id!r} appears twice, in rows {seen[row_id]} and {row} "
+                f"(counted from 0)"
+            )
+        seen[row_id] = row
+    return np.array(ids, dtype=np.str_)
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether it can be written; the name of a file need not be UTF-8 on Linux."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def load_image_folder(
+    path: Path,
+    *,
+    root: Path | None = None,
+    resize: int = 256,
+    crop: int = 227,
+    flip: bool = True,
+) -> Data:
+    """The images of a folder that has one folder for each class.
+
+    If all folders in it are called train, validation (or val, valid, dev) or test, the class
+    folders are looked for inside those. Images may be deeper in a class folder; hidden files,
+    files that are not images and links to other folders are skipped. A row's id is its path
+    below ``path``.
+
+    Args:
+        path: The folder.
+        root: Folder that all images must be in, if links lead out of ``path``.
+        resize: Side of the square that an image is warped to.
+        crop: Side of the square that is cut out of it.
+        flip: Whether half of the images are mirrored in training.
+
+    Raises:
+        DataError: If a class folder holds no image, there are fewer than two, folders of splits
+            are mixed with others, a folder cannot be listed, or a link leads out.
+    """
+    folders = _folders(path)
+    if not folders:
+        raise DataError(f"{path}: holds no class folders and no arrays; give one folder a class")
+    named = [name for name in folders if name.lower() in SPLIT_NAMES]
+    if len(named) < len(folders):
+        _check_classes(path, named, folders)
+        groups = {"train": [""]}
     else:
-        tidy = [[str(value) for value in values] for values in written]
-    numbers = _number(value for values in tidy[: len(train)] for value in values)
-    _check_several(numbers, train[0])
-    encoded = [
-        _encode(column, values, numbers, known=index < len(train))
-        for index, (column, values) in enumerate(zip(columns, tidy, strict=True))
-    ]
-    return encoded, tuple(map(str, numbers))
+        groups = {}
+        for name in folders:
+            groups.setdefault(SPLIT_NAMES[name.lower()], []).append(f"{name}/")
+        if "train" not in groups:
+            raise DataError(f"{path}: has folders {', '.join(folders)} but none called train")
+    parts = {}
+    for part, prefixes in groups.items():
+        names, labels = _images(path, prefixes)
+        base = path if root is None else root
+        within = [os.path.join(os.path.relpath(path, base), name) for name in names]
+        files = confined_names(base, within, source=str(path))
+        parts[part] = Columns(
+            source=str(path),
+            inputs=ImageFiles(base, files, resize=resize, crop=crop, flip=flip),
+            labels=labels,
+            row_ids=written_ids(names, source=str(path)),
+            are_names=True,
+        )
+    return assemble(parts, name=path.resolve().name)
 
 
-def _encode_known(column: LabelColumn, class_names: Sequence[str]) -> NDArray[np.int64]:
-    """Numbers count the classes from 0; texts are names if any of them is one, else numbers."""
-    by_name: dict[int | str, int] = {name: number for number, name in enumerate(class_names)}
-    if len(by_name) < len(class_names):
-        raise DataError(f"{column.source}: two classes have one name ({_listing(class_names)})")
-    _check_several(by_name, column)
-    written = _tidy(column)
-    whole = [_whole(value, column) for value in written]
-    by_count: dict[int | str, int] = {number: number for number in range(len(class_names))}
-    if all(isinstance(value, int) for value in written):
-        _check_not_negative(column, whole)
-        return _encode(column, written, by_count, known=True)
-    # What 1.0 and 1 have in common is the 1.
-    names = [
-        str(value) if str(value) in by_name else str(number)
-        for value, number in zip(written, whole, strict=True)
-    ]
-    is_count = all(isinstance(value, int) for value in whole)
-    if is_count and not any(name in by_name for name in names):
-        _check_not_negative(column, whole)
-        return _encode(column, whole, by_count, known=True)
-    return _encode(column, names, by_name, known=True)
-
-
-def _check_several(numbers: Mapping[int | str, int], column: LabelColumn) -> None:
-    if len(numbers) < 2:
+def _check_classes(path: Path, named: Sequence[str], folders: Sequence[str]) -> None:
+    """Raises if folders of splits are mixed with others; train may be a class of vehicles."""
+    if len({SPLIT_NAMES[name.lower()] for name in named}) > 1:
+        others = [name for name in folders if name not in named]
         raise DataError(
-            f"{column.source}: {_listing(numbers)} is the only class; "
-            f"there is nothing to tell apart, give rows of at least two"
+            f"{path}: has {', '.join(named)} and also {', '.join(others[:3])}; move what is no "
+            f"split elsewhere, or rename the classes"
         )
 
 
-def _tidy(column: LabelColumn) -> list[int | str]:
-    """The labels as texts without blanks around them, or as whole numbers if they were numbers."""
-    values: list[int | str] = []
-    for row, value in enumerate(column.values):
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
-        if isinstance(value, str) and not column.are_names:
-            value = value.strip()
-        if value is None or value == "" or (_is_nan(value) and not column.are_names):
-            raise column.error(row, "the label is missing; fill it in or remove the row")
-        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-            value = int(value)  # whole numbers beside a missing one become floats in pandas
-        if not isinstance(value, int | str):
-            raise column.error(row, f"label {value!r} is neither a name nor a whole number")
-        values.append(value if isinstance(value, str) else int(value))
-    return values
+def _images(path: Path, prefixes: Sequence[str]) -> tuple[list[str], list[object]]:
+    """Names below the path, with forward slashes, and class of every image, in sorted order."""
+    names: list[str] = []
+    labels: list[object] = []
+    for prefix in prefixes:
+        classes = _folders(path / prefix)
+        if not classes:
+            raise DataError(f"{path / prefix}: holds no class folders; give one folder a class")
+        for label in classes:
+            found = images_below(path / prefix / label)
+            if not found:
+                raise DataError(f"{path / prefix / label}: class folder holds no image; remove it")
+            names.extend(f"{prefix}{label}/{name}" for name in found)
+            labels.extend([label] * len(found))
+    return names, labels
 
 
-def _whole(value: int | str, column: LabelColumn) -> int | str:
-    """The number that a text is, unless that number would be written otherwise (``007``)."""
-    if isinstance(value, int):
-        return value
-    text = value if column.are_names else re.sub(r"\.0+$", "", value)
-    digits = text.removeprefix("-")
-    if len(digits) > 18 or not (digits.isascii() and digits.isdigit()):
-        return value
-    return int(text) if str(int(text)) == text else value
+def _folders(path: Path) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+    except OSError as error:
+        raise _unlisted(error) from error
 
 
-def _is_nan(value: object) -> bool:
-    if isinstance(value, str):
-        return value.lower() == "nan"
-    return isinstance(value, float) and math.isnan(value)
+def images_below(folder: Path) -> list[str]:
+    """Names of all images below a folder, with forward slashes, sorted; none that is hidden.
+
+    Raises:
+        DataError: If a folder cannot be listed.
+    """
+    found = []
+
+    def fail(error: OSError) -> None:
+        raise _unlisted(error) from error
+
+    for place, folders, files in os.walk(folder, onerror=fail):  # follows no links to folders
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in files:
+            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+                found.append(os.path.relpath(os.path.join(place, name), folder))
+    return sorted(name.replace(os.sep, "/") for name in found)
 
 
-def _check_not_negative(column: LabelColumn, values: Sequence[int | str]) -> None:
-    for row, value in enumerate(values):
-        if isinstance(value, int) and value < 0:
-            raise column.error(row, f"label {value} is negative; number the classes from 0")
-
-
-def _number(values: Iterable[int | str]) -> dict[int | str, int]:
-    # The values are all of one type here, and either sorts.
-    ordered = sorted(set(values), key=lambda value: (isinstance(value, str), value))
-    return {value: number for number, value in enumerate(ordered)}
-
-
-def _encode(
-    column: LabelColumn,
-    values: Sequence[int | str],
-    numbers: Mapping[int | str, int],
-    *,
-    known: bool,
-) -> NDArray[np.int64]:
-    encoded = np.empty(len(values), np.int64)
-    for row, value in enumerate(values):
-        number = numbers.get(value)
-        if number is None:
-            rule = "is not one of the classes" if known else "was never seen in training"
-            raise column.error(row, f"label {value!r} {rule} ({_listing(numbers)})")
-        encoded[row] = number
-    return encoded
-
-
-def _listing(names: Iterable[object]) -> str:
-    shown = [repr(name) for name in names]
-    return ", ".join(shown[:5]) + (", ..." if len(shown) > 5 else "") if shown else "nothing"
+def _unlisted(error: OSError) -> DataError:
+    return DataError(f"{error.filename}: cannot be listed ({error.strerror})")

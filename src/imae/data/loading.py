@@ -1,13 +1,17 @@
-"""Opening data by name or by path."""
+"""Opening data by name or by path, and what was read in one line."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from imae._registry import Catalog, Entry
 from imae.data.arrays import ARRAY_SUFFIXES, load_array_file
-from imae.data.folder import check_present, drop_unreadable, load_image_folder
-from imae.data.images import read_into_memory
-from imae.data.notes import label_notes
+from imae.data.assemble import load_image_folder
+from imae.data.encoding import RawTable
+from imae.data.features import HashedText, Table
+from imae.data.images import check_present, drop_unreadable, read_into_memory
+from imae.data.labels import label_notes
 from imae.data.preparation import fit_preparation
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data
@@ -175,3 +179,46 @@ def layout_of(path: Path) -> str:
         return "arrays"
     known = ", ".join((*TABLE_SUFFIXES, *ARRAY_SUFFIXES))
     raise DataError(f"{path}: is neither a folder nor a file of a known kind ({known})")
+
+
+_MOST_NAMES = 5
+
+
+def describe(data: Data) -> str:
+    """One line of what was read: rows, classes with their counts, and columns.
+
+    Examples:
+        >>> from imae.data import load
+        >>> describe(load("digits"))  # doctest: +ELLIPSIS
+        'digits: 1442 training rows, 355 test rows; 10 classes (0 143, ...); images 1 x 8 x 8'
+    """
+    kinds = {"train": "training", "validation": "validation", "test": "test"}
+    rows = ", ".join(f"{len(split)} {kinds[part]} rows" for part, split in data.splits().items())
+    counts = np.bincount(data.train.labels, minlength=data.num_classes)
+    shown = [
+        f"{name} {count}" for name, count in zip(data.class_names, counts.tolist(), strict=True)
+    ]
+    more = ", ..." if len(shown) > _MOST_NAMES else ""
+    classes = f"{data.num_classes} classes ({', '.join(shown[:_MOST_NAMES])}{more})"
+    skipped = f"; {len(data.skipped)} rows skipped" if data.skipped else ""
+    return f"{data.name}: {rows}{skipped}; {classes}; {_inputs(data)}"
+
+
+def _inputs(data: Data) -> str:
+    inputs = data.train.inputs
+    if isinstance(inputs, HashedText):
+        return "texts"
+    if isinstance(inputs, RawTable):
+        return f"columns {_some([column.name for column in inputs.columns])}"
+    if isinstance(inputs, Table) and inputs.encoding is not None:
+        names = [f"{each.name} ({each.kind})" for each in inputs.encoding]
+        return f"columns {_some(names)}"
+    if isinstance(inputs, Table) and inputs.columns is not None:
+        return f"columns {_some(inputs.columns)}"
+    size = " x ".join(map(str, inputs.shape))
+    return f"{size} features" if len(inputs.shape) == 1 else f"images {size}"
+
+
+def _some(names: list[str] | tuple[str, ...]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more

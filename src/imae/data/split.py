@@ -1,8 +1,8 @@
-"""Rows with labels: what every data source returns and everything else reads."""
+"""Rows with labels: what every data source returns, and how rows are divided by chance."""
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,17 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae.errors import DataError
-
-_LONGEST_ID = 512  # ids are an array as wide as the longest
+from imae._draws import numpy_generator
+from imae.data.labels import check_labels, check_weights
+from imae.errors import ArgumentError, DataError, check_integer, check_interval
 
 
 class Inputs(ABC):
     """What the rows of a split are made of, given out in batches."""
 
     @abstractmethod
-    def __len__(self) -> int:
-        """Number of rows."""
+    def __len__(self) -> int: ...
 
     @property
     @abstractmethod
@@ -46,12 +45,7 @@ class Inputs(ABC):
         """What ``gather`` gave, as float32 ready for a network."""
 
     def batch(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
-        """The inputs at these positions, float32, ready for a network.
-
-        Args:
-            rows: Positions in the split, shape (B,).
-            generator: Source of augmentation, or None for the plain inputs of evaluation.
-        """
+        """The inputs at these positions, float32, ready for a network; see ``gather``."""
         return self.finish(self.gather(rows, generator=generator))
 
     @abstractmethod
@@ -101,9 +95,9 @@ class Split:
             if column is not None and column.shape != (len(self.inputs),):
                 raise DataError(f"{len(self.inputs)} rows but {name} of shape {column.shape}")
         for name in ("labels", "clean labels"):
-            _check_labels(name, columns[name], self.row_ids, len(self.class_names))
+            check_labels(name, columns[name], self.row_ids, len(self.class_names))
         if self.weights is not None:
-            _check_weights(self.weights, self.row_ids)
+            check_weights(self.weights, self.row_ids)
         ids, counts = np.unique(self.row_ids, return_counts=True)
         if len(ids) != len(self.row_ids):
             raise DataError(f"row id {str(ids[counts.argmax()])!r} appears {counts.max()} times")
@@ -187,86 +181,118 @@ class Data:
 
 
 def hash_rows(rows: Iterable[bytes | memoryview]) -> NDArray[np.uint64]:
-    """A number for each row that depends on nothing but its bytes.
-
-    Examples:
-        >>> first, second, third = hash_rows([b"a", b"b", b"a"])
-        >>> first == third, first == second
-        (np.True_, np.False_)
-    """
+    """A number for each row that depends on nothing but its bytes, shape (N,)."""
     hashes = (hashlib.blake2b(row, digest_size=8).digest() for row in rows)
     return np.frombuffer(b"".join(hashes), np.uint64)
 
 
-def _check_labels(
-    name: str, labels: np.ndarray | None, row_ids: NDArray[np.str_], num_classes: int
-) -> None:
-    if labels is None or len(labels) == 0:
-        return
-    if labels.dtype != np.int64:
-        raise DataError(f"{name} must be int64, got {labels.dtype}")
-    outside = (labels < 0) | (labels >= num_classes)
-    if outside.any():
-        row = int(outside.argmax())
-        raise DataError(
-            f"{name}: row {str(row_ids[row])!r} has label {labels[row]}, "
-            f"outside the {num_classes} classes"
-        )
+def hold_out(
+    split: Split, fraction: float, seed: int, *, purpose: str = "hold out"
+) -> tuple[Split, Split]:
+    """The split in two: what stays and what is held out, with the same share of every given label.
 
+    Each class gives its share, rounded so that the total is right, and keeps at least one row.
+    Duplicates stay on one side, since a network must not be tested on a row it was trained on, so
+    slightly more or less may be held out. If they are so many that less than half of the fraction
+    could be held out, as in a table of few categories, they are divided like other rows. Rows keep
+    their order and their ids.
 
-def _check_weights(weights: NDArray[np.float32], row_ids: NDArray[np.str_]) -> None:
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DataError(
-            f"weight of row {str(row_ids[row])!r} must be finite and not negative, "
-            f"got {weights[row]}"
-        )
-
-
-def position_ids(number: int) -> NDArray[np.str_]:
-    """Ids of rows that have none of their own: their position, counted from 0.
-
-    Examples:
-        >>> position_ids(3).tolist()
-        ['0', '1', '2']
-    """
-    return np.arange(number).astype(np.str_)
-
-
-def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
-    """Ids of rows as their source gives them, checked.
+    Args:
+        split: Rows to divide.
+        fraction: Share of the rows to hold out, in (0, 1).
+        seed: Seed of the choice.
+        purpose: What the rows are for; each purpose has a choice of its own.
 
     Raises:
-        DataError: If an id is blank, overlong, no UTF-8 text, holds a NUL or appears twice.
+        ArgumentError: If the fraction is outside (0, 1), or leaves either part without a row.
+
+    Examples:
+        >>> from imae.data.features import Table
+        >>> labels, names = np.repeat([0, 1], 10), np.arange(20).astype(str)
+        >>> table = Table(np.arange(20, dtype=np.float32)[:, None])
+        >>> train, held = hold_out(Split(table, labels, names, ("x", "y")), 0.2, seed=1)
+        >>> len(train), held.labels.tolist()
+        (16, [0, 0, 1, 1])
     """
-    seen: dict[str, int] = {}
-    for row, row_id in enumerate(ids):
-        if not row_id.strip():
-            raise DataError(f"{source}: row {row} (counted from 0) has no id")
-        if len(row_id) > _LONGEST_ID or "\0" in row_id:
-            raise DataError(
-                f"{source}: row {row} (counted from 0) has an id of {len(row_id)} characters; ids "
-                f"have at most {_LONGEST_ID} and no NUL"
-            )
-        if not _is_utf8(row_id):
-            raise DataError(
-                f"{source}: row {row} (counted from 0) has an id that is not UTF-8 text, so no "
-                f"report could hold it: {row_id!r}; rename it"
-            )
-        if row_id in seen:
-            raise DataError(
-                f"{source}: row id {row_id!r} appears twice, in rows {seen[row_id]} and {row} "
-                f"(counted from 0)"
-            )
-        seen[row_id] = row
-    return np.array(ids, dtype=np.str_)
+    check_interval("fraction", fraction, low=0.0, high=1.0, open_low=True, open_high=True)
+    wanted = round(fraction * len(split))
+    if not 0 < wanted < len(split):
+        raise ArgumentError(f"fraction {fraction:g} of {len(split)} rows leaves a part empty")
+    totals = np.bincount(split.labels, minlength=split.num_classes)
+    counts = _stratified(fraction * totals, wanted, np.maximum(totals - 1, 0))
+    if counts.sum() == 0:
+        raise ArgumentError("no row can be held out: every class has one row or none")
+    order = _class_orders(split, seed, purpose)
+    keys = split.inputs.row_keys()
+    is_held = _hold_groups(split, order, counts, totals, keys)
+    if is_held.sum() * 2 < counts.sum():
+        is_held = _hold_groups(split, order, counts, totals, None)
+    return split.take(np.flatnonzero(~is_held)), split.take(np.flatnonzero(is_held))
 
 
-def _is_utf8(text: str) -> bool:
-    """Whether it can be written; the name of a file need not be UTF-8 on Linux."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def sample_rows(split: Split, number: int, seed: int, *, purpose: str = "rows") -> Split:
+    """Exactly this many rows, with the same share of every given label, in their order.
+
+    Raises:
+        ArgumentError: If the number is below 1, or not below the rows of the split.
+    """
+    check_integer("number", number, low=1)
+    if number >= len(split):
+        raise ArgumentError(f"number must be below the {len(split)} rows, got {number}")
+    totals = np.bincount(split.labels, minlength=split.num_classes)
+    counts = _stratified(number / len(split) * totals, number, totals)
+    is_taken = np.zeros(len(split), dtype=bool)
+    for rows, count in zip(_class_orders(split, seed, purpose), counts, strict=True):
+        is_taken[rows[:count]] = True
+    return split.take(np.flatnonzero(is_taken))
+
+
+def _stratified(
+    exact: NDArray[np.floating], wanted: int, limits: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Whole numbers near ``exact`` that sum to ``wanted``, if the limits of the classes allow."""
+    counts: NDArray[np.int64] = np.minimum(np.floor(exact).astype(np.int64), limits)
+    most_lost = np.argsort(counts - exact, kind="stable")
+    while (missing := wanted - counts.sum()) > 0:
+        open_classes = most_lost[(counts < limits)[most_lost]]
+        if len(open_classes) == 0:
+            break
+        counts[open_classes[:missing]] += 1
+    return counts
+
+
+def _class_orders(split: Split, seed: int, purpose: str) -> list[NDArray[np.int64]]:
+    """The rows of each class in an order drawn from the seed."""
+    check_integer("seed", seed, low=0)
+    generator = numpy_generator(seed, purpose)
+    rows = (np.flatnonzero(split.labels == label) for label in range(split.num_classes))
+    return [generator.permutation(each) for each in rows]
+
+
+def _hold_groups(
+    split: Split,
+    order: list[NDArray[np.int64]],
+    counts: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    keys: NDArray[np.uint64] | None,
+) -> NDArray[np.bool_]:
+    """Which rows are held out, if rows of one key stay together; no key means that all differ."""
+    groups: dict[int, list[int]] = {}
+    if keys is not None:
+        _, first, sizes = np.unique(keys, return_index=True, return_counts=True)
+        repeated = np.isin(keys, keys[first[sizes > 1]])
+        for row in np.flatnonzero(repeated):
+            groups.setdefault(int(keys[row]), []).append(int(row))
+    is_held = np.zeros(len(split), dtype=bool)
+    held = np.zeros(len(totals), dtype=np.int64)
+    for label, count in enumerate(counts):
+        for row in order[label]:
+            if held[label] >= count:
+                break
+            group = [row] if keys is None else groups.get(int(keys[row]), [row])
+            added = np.bincount(split.labels[group], minlength=len(totals))
+            fits = held[label] + added[label] <= count and (held + added < totals)[added > 0].all()
+            if fits and not is_held[row]:
+                is_held[group] = True
+                held += added
+    return is_held

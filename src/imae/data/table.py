@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data.assemble import Columns, assemble, divide
+from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
 from imae.data.columns import CellError, ColumnFile, Roles, find_roles, listing
 from imae.data.encoding import (
     KINDS,
@@ -20,7 +20,7 @@ from imae.data.encoding import (
 )
 from imae.data.features import Table, hash_text
 from imae.data.image_files import ImageFiles, confined_names
-from imae.data.split import Data, Inputs, position_ids, written_ids
+from imae.data.split import Data, Inputs
 from imae.data.table_file import CsvFile, ParquetFile
 from imae.errors import DataError
 

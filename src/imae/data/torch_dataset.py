@@ -14,9 +14,9 @@ from torch.utils.data import TensorDataset
 
 from imae._draws import row_draws
 from imae.data.arrays import array_inputs
-from imae.data.assemble import Columns, assemble
+from imae.data.assemble import Columns, assemble, position_ids
 from imae.data.features import Table
-from imae.data.split import Data, Inputs, position_ids
+from imae.data.split import Data, Inputs
 from imae.errors import ArgumentError, DataError
 
 

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
 from imae.data.arrays import read_inputs
+from imae.data.assemble import images_below, position_ids, written_ids
 from imae.data.columns import ID_NAMES, LABEL_NAMES, ColumnFile, listing, only_column
 from imae.data.features import HashedText, Table, hash_text
-from imae.data.folder import check_present, images_below
 from imae.data.image_files import ImageFiles, confined_names
-from imae.data.images import ArrayImages, read_into_memory
+from imae.data.images import ArrayImages, check_present, read_into_memory
 from imae.data.loading import existing_path, layout_of, load
 from imae.data.preparation import encoded_table, standardise
 from imae.data.sources.catalog import SOURCES
-from imae.data.split import Data, Inputs, Split, position_ids, written_ids
+from imae.data.split import Data, Inputs, Split
 from imae.data.table import as_texts, open_columns, read_encoded
 from imae.data.torch_dataset import DatasetInputs, inputs_in_memory
 from imae.errors import DataError

@@ -15,8 +15,8 @@ from imae.losses.general import LARGEST_CONDITION, forward_correction
 from imae.losses.margin import precise
 from imae.methods.matrix import read_matrix
 from imae.methods.method import Facts, Method, Restart, Rows, first_stage
+from imae.noise.by_class import check_transition
 from imae.noise.estimate import estimate_transition_from_anchors
-from imae.noise.transition import check_transition
 
 _QUANTILE = 0.97
 

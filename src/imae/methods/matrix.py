@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import ArgumentError, DataError, check_choice, check_integer
-from imae.noise.noisy_labels import as_array
+from imae.noise.by_class import as_array
 
 MatrixSource: TypeAlias = str | Sequence[Sequence[float]]
 

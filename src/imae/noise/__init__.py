@@ -5,6 +5,10 @@ from imae.noise.asymmetric import CIFAR100_COARSE as CIFAR100_COARSE
 from imae.noise.asymmetric import cifar10_asymmetric as cifar10_asymmetric
 from imae.noise.asymmetric import cifar100_asymmetric as cifar100_asymmetric
 from imae.noise.asymmetric import pairs as pairs
+from imae.noise.by_class import NoisyLabels as NoisyLabels
+from imae.noise.by_class import from_transition as from_transition
+from imae.noise.by_class import symmetric as symmetric
+from imae.noise.by_class import uniform as uniform
 from imae.noise.by_input import OpenSetImages as OpenSetImages
 from imae.noise.by_input import instance_dependent as instance_dependent
 from imae.noise.by_input import open_set as open_set
@@ -22,7 +26,3 @@ from imae.noise.estimate import (
 from imae.noise.manifest import Manifest as Manifest
 from imae.noise.manifest import read_manifest as read_manifest
 from imae.noise.manifest import write_manifest as write_manifest
-from imae.noise.noisy_labels import NoisyLabels as NoisyLabels
-from imae.noise.transition import from_transition as from_transition
-from imae.noise.transition import symmetric as symmetric
-from imae.noise.transition import uniform as uniform

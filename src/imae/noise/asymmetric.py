@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
 from imae._draws import seeded
 from imae.errors import ArgumentError, check_integer
-from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_labels
-from imae.noise.transition import redraw
+from imae.noise.by_class import ArrayOrTensor, NoisyLabels, as_labels, redraw
 
 # Truck to automobile, bird to airplane, cat to dog and back, deer to horse.
 CIFAR10_MAPPING: Mapping[int, int] = {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}

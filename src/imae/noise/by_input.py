@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from imae._draws import choose_rows, draw_by_row, draw_normal, seeded
 from imae.errors import ArgumentError, check_interval
-from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_array, as_labels
+from imae.noise.by_class import ArrayOrTensor, NoisyLabels, as_array, as_labels
 
 _SPREAD = 0.1  # of the flip rates of the rows about the asked rate, in the reference
 _ROWS_AT_ONCE = 256

@@ -8,9 +8,8 @@ from typing import TypeAlias
 from imae._registry import Catalog, Entry
 from imae.errors import ArgumentError, check_interval
 from imae.noise.asymmetric import cifar10_asymmetric, cifar100_asymmetric, pairs
+from imae.noise.by_class import ArrayOrTensor, NoisyLabels, symmetric, uniform
 from imae.noise.by_input import instance_dependent
-from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels
-from imae.noise.transition import symmetric, uniform
 
 Corruption: TypeAlias = Callable[..., NoisyLabels]
 

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import ArgumentError, check_integer, check_interval
-from imae.noise.noisy_labels import ArrayOrTensor, as_labels, as_probabilities
+from imae.noise.by_class import ArrayOrTensor, as_labels
 from imae.noise.rate_curve import (
     Floats,
     Part,
     RateCurve,
+    as_probabilities,
     best_temperature,
     curves_around,
     fit_transition,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import ArgumentError, DataError
-from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_labels
+from imae.noise.by_class import ArrayOrTensor, NoisyLabels, as_labels
 from imae.records.files import whole_file
 
 _COLUMNS = ["row_id", "given", "clean"]

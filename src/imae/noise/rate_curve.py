@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from imae.errors import ArgumentError
+from imae.noise.by_class import ArrayOrTensor, as_array
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -263,3 +266,32 @@ def _weights(q: Floats, slope: Floats, given: Ints) -> tuple[Floats, Floats, flo
     loads = np.einsum("jab,jb->ja", inverses, sums - constant)
     score_weights = (change - q @ loads.T) / chance
     return rate_weights, score_weights, constant.sum(), float((change * score_weights).sum())
+
+
+def as_probabilities(probabilities: ArrayOrTensor) -> NDArray[np.floating]:
+    """The probabilities as an array of their own float type.
+
+    Raises:
+        ArgumentError: If they are not of shape (N, C) with two classes or more, or a row has an
+            entry below zero or does not sum to one within 1e-2 (what half precision keeps).
+
+    Examples:
+        >>> as_probabilities([[0.5, 0.5]])
+        array([[0.5, 0.5]])
+    """
+    array = as_array("probabilities", probabilities)
+    if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
+        raise ArgumentError(
+            f"probabilities must have shape (N, C) with C at least 2, got {array.shape}"
+        )
+    if array.dtype.kind != "f":
+        raise ArgumentError(f"probabilities must be floats, got {array.dtype}")
+    floats: NDArray[np.floating] = array.astype(np.result_type(array.dtype, np.float32), copy=False)
+    bad = ~((floats >= 0).all(axis=1) & (np.abs(floats.sum(axis=1) - 1) <= 1e-2))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ArgumentError(
+            f"probabilities must not be negative and must sum to 1, row {row} has minimum "
+            f"{floats[row].min():g} and sum {floats[row].sum():g}"
+        )
+    return floats

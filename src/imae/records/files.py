@@ -1,22 +1,20 @@
-"""Files that are written whole or not at all, and damaged files refused in one line."""
+"""Files of a run: written whole or not at all, damaged ones refused, and who may write them."""
 
 import contextlib
 import json
-import math
 import os
+import re
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.errors import DataError, ImaeError
-from imae.records.measures import MEASURES
+from imae.errors import ArgumentError, DataError, ImaeError
 
 
 @contextlib.contextmanager
@@ -55,41 +53,6 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-@dataclass(frozen=True, eq=False)
-class RunLabels:
-    """Labels of the rows a run trained on, in training order, or of rows it did not train on.
-
-    Args:
-        row_ids: Id of every row, shape (N,), strings.
-        given: Given labels, shape (N,), integers in [0, C).
-        class_names: Names of the classes, shape (C,), strings.
-        clean: True labels where they are known, shape (N,).
-        planted: Whether the given label was drawn wrong on purpose, shape (N,), if any was.
-    """
-
-    row_ids: NDArray[np.str_]
-    given: NDArray[np.int64]
-    class_names: NDArray[np.str_]
-    clean: NDArray[np.int64] | None = None
-    planted: NDArray[np.bool_] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class EpochDynamics:
-    """What the training pass of one epoch showed of every row, in the order of the labels.
-
-    Args:
-        margin: Log-odds of the given label, float32, shape (N,); NaN for a row not seen.
-        predicted: Most likely class, int32, shape (N,); -1 for a row not seen.
-        weight: L1 norm of the gradient of the row's loss with respect to its logits, float32,
-            shape (N,); NaN for a row not seen or not trained on.
-    """
-
-    margin: NDArray[np.float32]
-    predicted: NDArray[np.int32]
-    weight: NDArray[np.float32]
 
 
 def parse_object(text: bytes, where: str) -> dict[str, Any]:
@@ -131,33 +94,6 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
-
-
-_NUMBERS = ("epoch", "seconds", "learning_rate", "train_loss")
-
-
-def check_row(row: Mapping[str, Any], where: str, *, last_step: int) -> None:
-    """Raises unless an object is a row of a history.
-
-    Args:
-        row: The object.
-        where: File and line, for messages.
-        last_step: Step of the row before it.
-
-    Raises:
-        DataError: If it has no step after that of the row before, or a value is not a number.
-    """
-    step = row.get("step")
-    if not isinstance(step, int) or isinstance(step, bool) or step <= last_step:
-        raise DataError(
-            f"{where}: must have a step after {last_step}, got {step!r}; no run wrote this file"
-        )
-    for name in (*(measure.key for measure in MEASURES), *_NUMBERS):
-        value = row.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float | None):
-            raise DataError(
-                f"{where}: {name} must be a number, got {value!r}; no run wrote this file"
-            )
 
 
 def read_arrays(
@@ -245,17 +181,118 @@ def explained_writing(path: Path, run: Path) -> Iterator[None]:
         ) from error
 
 
-def plain(value: Any) -> Any:
-    """The value with numbers that JSON does not know replaced by None.
+# What a run writes before its configuration, which makes the folder a run.
+_STARTED = {"lock", "env.json", "labels.npz", "held_labels.npz", "preparation.json"}
+# Names of the files that a run writes, by folder.
+_OWN = {
+    ".": r"(config|env|preparation|progress|result)\.json|history\.(jsonl|csv)|(held_)?labels\.npz"
+    r"|(wandb|mlflow)-id\.txt|lock",
+    "checkpoints": r"step-\d{9,}\.(pt|json)",
+    "dynamics": r"(epoch|held)-\d{5,}\.npz",
+    "weights": r"(best|final)\.(pt|json)",
+}
+_locked: set[Path] = set()  # record locks do not hold against one's own process
+
+
+def check_free(folder: Path) -> None:
+    """Raises if a folder without a run holds files that a run did not write.
+
+    Raises:
+        ArgumentError: If so, or if it is a file.
+    """
+    if not folder.is_dir():
+        if folder.exists():
+            raise ArgumentError(f"{folder}: is a file; choose another --out")
+        return
+    names = {path.name for path in folder.iterdir() if not _is_unfinished(path, ".")}
+    if names - {"lock"} and not (names <= _STARTED and _is_environment(folder / "env.json")):
+        other = sorted(names)[0]
+        raise ArgumentError(
+            f"{folder}: holds files but no run, such as {other}; choose another --out, or an "
+            "empty folder"
+        )
+
+
+def is_of_run(path: Path) -> bool:
+    """Whether a file is one that the run in its folder wrote.
 
     Examples:
-        >>> plain({"loss": math.inf, "steps": (1, 2)})
-        {'loss': None, 'steps': [1, 2]}
+        >>> is_of_run(Path("not_a_run/config.json"))
+        False
     """
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    for part, names in _OWN.items():
+        folder = path.parent if part == "." else path.parent.parent
+        is_there = path.parent.name == part or part == "."
+        if is_there and (folder / "config.json").is_file() and re.fullmatch(names, path.name):
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Holds a run folder for this process; see ``RunFolder.lock``.
+
+    Raises:
+        ImaeError: If another process holds it, or it cannot be written.
+    """
+    import fcntl
+
+    path = folder.resolve() / "lock"
+    in_use = ImaeError(
+        f"{folder}: another process is training in this folder; "
+        "wait for it, stop it, or choose another --out"
+    )
+    if path in _locked:  # and opening the file a second time would undo the lock
+        raise in_use
+    is_new = not path.parent.exists()
+    with explained_writing(path, folder):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    with file:
+        try:
+            # A record lock: worker processes that outlive a killed run do not inherit it.
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise in_use from None
+        _locked.add(path)
+        try:
+            _remove_unfinished(folder)
+            yield
+        finally:
+            _locked.discard(path)
+            if list(path.parent.iterdir()) == [path]:
+                path.unlink()
+                if is_new:
+                    path.parent.rmdir()
+
+
+def _remove_unfinished(folder: Path) -> None:
+    for name in _OWN:
+        for path in (folder / name).glob(".*.tmp"):
+            if _is_unfinished(path, name):
+                path.unlink(missing_ok=True)
+
+
+def _is_unfinished(path: Path, part: str) -> bool:
+    return re.fullmatch(rf"\.({_OWN[part]})\.\w{{8}}\.tmp", path.name) is not None
+
+
+def _is_environment(path: Path) -> bool:
+    """Whether a run wrote this file before it was interrupted."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and "imae" in content
+
+
+def check_overwriting(path: Path, *, overwrite: bool) -> None:
+    """Raises if a file must not be written: it exists, or a run folder would lose its own.
+
+    Raises:
+        ArgumentError: If so.
+    """
+    if is_of_run(path):
+        raise ArgumentError(f"{path}: is a file of a run; choose another --out")
+    if path.is_file() and not overwrite:
+        raise ArgumentError(f"{path}: exists already; choose another --out, or give --overwrite")

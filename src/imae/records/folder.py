@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -12,18 +13,33 @@ import numpy as np
 
 from imae.errors import DataError
 from imae.records.files import (
-    EpochDynamics,
-    RunLabels,
+    check_free,
     check_lengths,
-    check_row,
     explained_writing,
+    hold,
     parse_object,
-    plain,
     read_arrays,
     read_file,
     whole_file,
 )
-from imae.records.lock import check_free, hold
+from imae.records.measures import EpochDynamics, RunLabels, check_row
+
+
+def plain(value: Any) -> Any:
+    """The value with numbers that JSON does not know replaced by None.
+
+    Examples:
+        >>> plain({"loss": math.inf, "steps": (1, 2)})
+        {'loss': None, 'steps': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
 
 _DYNAMICS = re.compile(r"epoch-(\d{5,})\.npz")
 _RESULT_ROWS = ("best", "best_test", "final")
@@ -76,11 +92,7 @@ class RunFolder:
         self._write("env.json", env)
 
     def preparation(self) -> dict[str, Any]:
-        """How rows become inputs of the network: class names, shape and statistics.
-
-        Raises:
-            DataError: If the run has not written it, or it cannot be read.
-        """
+        """How rows become inputs of the network: class names, shape and statistics."""
         content = self._read_if_there("preparation.json")
         if content is None:
             raise DataError(

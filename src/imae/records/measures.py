@@ -1,11 +1,13 @@
-"""The measures of a run: each with its name, its rows, its direction and how it is computed."""
+"""What a run records: measures by name, rows and direction; labels; dynamics; its history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from imae.errors import DataError
 
 # Which rows of a part are predicted right, and None for a part that is not predicted:
 #   test      test rows, by their true labels
@@ -196,3 +198,65 @@ def find_column(name: str) -> Column:
         'noisy_accuracy'
     """
     return next(column for column in COLUMNS if column.name == name)
+
+
+@dataclass(frozen=True, eq=False)
+class RunLabels:
+    """Labels of the rows a run trained on, in training order, or of rows it did not train on.
+
+    Args:
+        row_ids: Id of every row, shape (N,), strings.
+        given: Given labels, shape (N,), integers in [0, C).
+        class_names: Names of the classes, shape (C,), strings.
+        clean: True labels where they are known, shape (N,).
+        planted: Whether the given label was drawn wrong on purpose, shape (N,), if any was.
+    """
+
+    row_ids: NDArray[np.str_]
+    given: NDArray[np.int64]
+    class_names: NDArray[np.str_]
+    clean: NDArray[np.int64] | None = None
+    planted: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class EpochDynamics:
+    """What the training pass of one epoch showed of every row, in the order of the labels.
+
+    Args:
+        margin: Log-odds of the given label, float32, shape (N,); NaN for a row not seen.
+        predicted: Most likely class, int32, shape (N,); -1 for a row not seen.
+        weight: L1 norm of the gradient of the row's loss with respect to its logits, float32,
+            shape (N,); NaN for a row not seen or not trained on.
+    """
+
+    margin: NDArray[np.float32]
+    predicted: NDArray[np.int32]
+    weight: NDArray[np.float32]
+
+
+_NUMBERS = ("epoch", "seconds", "learning_rate", "train_loss")
+
+
+def check_row(row: Mapping[str, Any], where: str, *, last_step: int) -> None:
+    """Raises unless an object is a row of a history.
+
+    Args:
+        row: The object.
+        where: File and line, for messages.
+        last_step: Step of the row before it.
+
+    Raises:
+        DataError: If it has no step after that of the row before, or a value is not a number.
+    """
+    step = row.get("step")
+    if not isinstance(step, int) or isinstance(step, bool) or step <= last_step:
+        raise DataError(
+            f"{where}: must have a step after {last_step}, got {step!r}; no run wrote this file"
+        )
+    for name in (*(measure.key for measure in MEASURES), *_NUMBERS):
+        value = row.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise DataError(
+                f"{where}: {name} must be a number, got {value!r}; no run wrote this file"
+            )

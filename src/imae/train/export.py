@@ -15,7 +15,7 @@ import torch
 from imae.errors import ArgumentError, check_choice, import_extra
 from imae.methods.catalog import METHODS
 from imae.models import Network
-from imae.records.lock import check_overwriting
+from imae.records.files import check_overwriting
 from imae.train.predict import load_network, write_bytes
 from imae.train.preparation import read_preparation
 from imae.train.run import Run

@@ -245,7 +245,7 @@ def _time_steps(state: State) -> float:
         if not seconds:
             weight = None if batch.weight is None else batch.weight[:_TRIED_ROWS]
             parts = (each[:_TRIED_ROWS] for each in (batch.inputs, batch.target, batch.row))
-            few = Batch(*parts, weight)
+            few = Batch(*parts, weight=weight)
             for _ in range(2):  # the first also prepares memory
                 taken = _time_step(state, few)
             estimate = taken * len(batch) / len(few)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from imae._draws import torch_generator
 from imae.data import ArrayImages, ImageFiles, Split, Unlabelled, load_unlabelled, sample_rows
-from imae.data.split import position_ids
+from imae.data.assemble import position_ids
 from imae.data.tracklets import Tracklets, as_tracklets, load_tracklets
 from imae.errors import ArgumentError, DataError, check_choice
 from imae.metrics.retrieval import Retrieval, evaluate

@@ -16,8 +16,7 @@ from imae.data.loading import load_unscaled
 from imae.data.preparation import standardise
 from imae.errors import ArgumentError, DataError, ImaeError, check_choice, import_extra
 from imae.models import Network
-from imae.records.files import whole_file
-from imae.records.lock import check_overwriting
+from imae.records.files import check_overwriting, whole_file
 from imae.train.preparation import Preparation, frozen_features, read_preparation
 from imae.train.run import Run
 

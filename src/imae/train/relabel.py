@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae._draws import numpy_generator
+from imae.data.assemble import written_ids
 from imae.data.columns import ID_NAMES, LABEL_NAMES, listing, only_column
 from imae.data.preparation import fit_scale
-from imae.data.split import Split, written_ids
+from imae.data.split import Split
 from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
 from imae.errors import ArgumentError, DataError
 from imae.noise import (

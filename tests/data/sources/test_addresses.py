@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from imae.data.sources import cifar, cifar_n, mnist, origins
+from imae.data.sources import cifar, cifar_n, digits, origins
 from imae.data.sources.download import WebOrigin
 from imae.data.sources.image_set import ImageSet
 from imae.data.sources.origins import DebianOrigin, NpmOrigin
@@ -14,7 +14,7 @@ ORIGINS = {
     "fashion_mnist": origins.FASHION_MNIST_ORIGINS,
 }
 SETS: dict[str, ImageSet] = {
-    item.name: item for item in (cifar.CIFAR10, cifar.CIFAR100, mnist.MNIST, mnist.FASHION_MNIST)
+    item.name: item for item in (cifar.CIFAR10, cifar.CIFAR100, digits.MNIST, digits.FASHION_MNIST)
 }
 
 

@@ -14,7 +14,7 @@ from imae.data.images import ArrayImages
 from imae.data.sources import cifar
 from imae.data.sources.archive import array_digest
 from imae.data.sources.cifar import CIFAR10, CIFAR100, cifar100
-from imae.data.sources.unseen import unseen_class_tracklets
+from imae.data.tracklets import unseen_class_tracklets
 from imae.errors import ArgumentError, DataError
 
 REAL = Path(os.environ.get("IMAE_TEST_DATA", "nowhere"))

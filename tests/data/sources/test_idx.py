@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imae.data.sources.mnist import read_idx
+from imae.data.sources.digits import read_idx
 from imae.errors import DataError
 
 

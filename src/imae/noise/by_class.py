@@ -1,11 +1,102 @@
-"""Noise that depends on the class only: symmetric, uniform, or by any transition matrix."""
+"""What every noise returns; noise that depends on the class only: symmetric, or by any matrix."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from imae._draws import choose_rows, draw_by_class, seeded
-from imae.errors import ArgumentError, check_interval
-from imae.noise.noisy_labels import ArrayOrTensor, NoisyLabels, as_array, as_labels
+from imae.errors import ArgumentError, check_integer, check_interval
+
+if TYPE_CHECKING:
+    import torch
+
+ArrayOrTensor: TypeAlias = Union[ArrayLike, "torch.Tensor"]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyLabels:
+    """Labels with known errors, and how they came about.
+
+    Args:
+        labels: The labels after the noise, shape (N,), integers in [0, C).
+        is_flipped: Whether the label of a row differs from the clean one, shape (N,).
+        transition: Entry (i, j) is the probability that a row of class i is given label j,
+            shape (C, C), rows sum to one.
+        kind: Name of the noise.
+        rate: The rate that was asked for; `realised_rate` is what came out.
+        seed: Seed of every draw.
+
+    Examples:
+        >>> from imae.noise import symmetric
+        >>> noisy = symmetric([0, 1, 2, 0, 1, 2], rate=0.5, num_classes=3, seed=0, exact=True)
+        >>> int(noisy.is_flipped.sum())
+        3
+    """
+
+    labels: NDArray[np.int64]
+    is_flipped: NDArray[np.bool_]
+    transition: NDArray[np.float64]
+    kind: str
+    rate: float
+    seed: int
+
+    @property
+    def realised_rate(self) -> float:
+        """Part of the rows whose label changed, in [0, 1]."""
+        return float(self.is_flipped.mean())
+
+
+def as_labels(labels: ArrayOrTensor, *, num_classes: int) -> NDArray[np.int64]:
+    """A copy of the labels as int64, so that nobody's array is ever changed in place.
+
+    Args:
+        labels: Integers in [0, C), shape (N,): a list, an array or a tensor on any device.
+        num_classes: Number of classes C, at least 2.
+
+    Raises:
+        ArgumentError: If there are no labels, or one is not an integer in [0, C).
+
+    Examples:
+        >>> as_labels([2, 0, 1], num_classes=3)
+        array([2, 0, 1])
+    """
+    check_integer("num_classes", num_classes, low=2)
+    array = as_array("labels", labels)
+    if array.ndim != 1 or array.size == 0:
+        raise ArgumentError(f"labels must have shape (N,) with N at least 1, got {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise ArgumentError(f"labels must be integers, got {array.dtype}")
+    outside = (array < 0) | (array >= num_classes)
+    if outside.any():
+        row = int(outside.argmax())
+        raise ArgumentError(f"labels must be in [0, {num_classes}), got {array[row]} at row {row}")
+    return array.astype(np.int64)
+
+
+def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
+    """The values as an array, from a list, an array or a tensor on any device.
+
+    Raises:
+        ArgumentError: If they have no common shape.
+
+    Examples:
+        >>> as_array("values", [1, 2])
+        array([1, 2])
+    """
+    if "torch" in sys.modules:  # else it cannot be a tensor, and numpy is enough
+        import torch
+
+        if isinstance(values, torch.Tensor):
+            values = values.detach().cpu()
+            if values.dtype is torch.bfloat16:
+                values = values.float()  # numpy has no such type
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} must be an array of numbers: {error}") from error
 
 
 def from_transition(labels: ArrayOrTensor, *, transition: ArrayOrTensor, seed: int) -> NoisyLabels:

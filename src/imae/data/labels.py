@@ -1,0 +1,252 @@
+"""Labels: from what is written in a source to class numbers, checks, and doubts about them."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.errors import DataError
+
+if TYPE_CHECKING:
+    from imae.data.split import Data
+
+
+@dataclass(frozen=True)
+class LabelColumn:
+    """Labels as they are in a source, and how to name a row of it in a message.
+
+    Args:
+        source: File or folder they come from.
+        row_ids: Id of every row, shape (N,).
+        values: N names or whole numbers; None, NaN and blank mean that the label is missing.
+        are_names: Whether the values are names, such as those of folders, in which neither ``nan``
+            nor a blank at the end has a meaning.
+    """
+
+    source: str
+    row_ids: NDArray[np.str_]
+    values: Sequence[object]
+    are_names: bool = False
+
+    def error(self, row: int, problem: str) -> DataError:
+        """The error for this row."""
+        return DataError(f"{self.source}: row {str(self.row_ids[row])!r}: {problem}")
+
+
+def encode_labels(
+    train: Sequence[LabelColumn],
+    others: Sequence[LabelColumn],
+    *,
+    class_names: Sequence[str] | None = None,
+) -> tuple[list[NDArray[np.int64]], tuple[str, ...]]:
+    """Class numbers of all columns, the training columns first, and the names of the classes.
+
+    The classes are those of the training columns, in order: as numbers if all labels are whole
+    numbers (``1.0`` is one), else by name. If ``class_names`` are given, a text that is one of them
+    means it, and whole numbers count them from 0.
+
+    Args:
+        train: Columns that say which classes there are.
+        others: Columns that may use these classes only.
+        class_names: Names of the classes, if they are known.
+
+    Raises:
+        DataError: If a label is missing, no whole number or name, negative, not one of the classes,
+            or there are fewer than two classes.
+
+    Examples:
+        >>> ids = np.array(["a", "b", "c"])
+        >>> encode_labels([LabelColumn("pets.csv", ids, ["dog", "cat", "dog"])], [])
+        ([array([1, 0, 1])], ('cat', 'dog'))
+    """
+    columns = [*train, *others]
+    if class_names is not None:
+        return [_encode_known(column, class_names) for column in columns], tuple(class_names)
+    written = [_tidy(column) for column in columns]
+    tidy = [
+        [_whole(value, column) for value in values]
+        for column, values in zip(columns, written, strict=True)
+    ]
+    if all(isinstance(value, int) for values in tidy for value in values):
+        for column, whole in zip(columns, tidy, strict=True):
+            _check_not_negative(column, whole)
+    else:
+        tidy = [[str(value) for value in values] for values in written]
+    numbers = _number(value for values in tidy[: len(train)] for value in values)
+    _check_several(numbers, train[0])
+    encoded = [
+        _encode(column, values, numbers, known=index < len(train))
+        for index, (column, values) in enumerate(zip(columns, tidy, strict=True))
+    ]
+    return encoded, tuple(map(str, numbers))
+
+
+def _encode_known(column: LabelColumn, class_names: Sequence[str]) -> NDArray[np.int64]:
+    """Numbers count the classes from 0; texts are names if any of them is one, else numbers."""
+    by_name: dict[int | str, int] = {name: number for number, name in enumerate(class_names)}
+    if len(by_name) < len(class_names):
+        raise DataError(f"{column.source}: two classes have one name ({_listing(class_names)})")
+    _check_several(by_name, column)
+    written = _tidy(column)
+    whole = [_whole(value, column) for value in written]
+    by_count: dict[int | str, int] = {number: number for number in range(len(class_names))}
+    if all(isinstance(value, int) for value in written):
+        _check_not_negative(column, whole)
+        return _encode(column, written, by_count, known=True)
+    # What 1.0 and 1 have in common is the 1.
+    names = [
+        str(value) if str(value) in by_name else str(number)
+        for value, number in zip(written, whole, strict=True)
+    ]
+    is_count = all(isinstance(value, int) for value in whole)
+    if is_count and not any(name in by_name for name in names):
+        _check_not_negative(column, whole)
+        return _encode(column, whole, by_count, known=True)
+    return _encode(column, names, by_name, known=True)
+
+
+def _check_several(numbers: Mapping[int | str, int], column: LabelColumn) -> None:
+    if len(numbers) < 2:
+        raise DataError(
+            f"{column.source}: {_listing(numbers)} is the only class; "
+            f"there is nothing to tell apart, give rows of at least two"
+        )
+
+
+def _tidy(column: LabelColumn) -> list[int | str]:
+    """The labels as texts without blanks around them, or as whole numbers if they were numbers."""
+    values: list[int | str] = []
+    for row, value in enumerate(column.values):
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        if isinstance(value, str) and not column.are_names:
+            value = value.strip()
+        if value is None or value == "" or (_is_nan(value) and not column.are_names):
+            raise column.error(row, "the label is missing; fill it in or remove the row")
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+            value = int(value)  # whole numbers beside a missing one become floats in pandas
+        if not isinstance(value, int | str):
+            raise column.error(row, f"label {value!r} is neither a name nor a whole number")
+        values.append(value if isinstance(value, str) else int(value))
+    return values
+
+
+def _whole(value: int | str, column: LabelColumn) -> int | str:
+    """The number that a text is, unless that number would be written otherwise (``007``)."""
+    if isinstance(value, int):
+        return value
+    text = value if column.are_names else re.sub(r"\.0+$", "", value)
+    digits = text.removeprefix("-")
+    if len(digits) > 18 or not (digits.isascii() and digits.isdigit()):
+        return value
+    return int(text) if str(int(text)) == text else value
+
+
+def _is_nan(value: object) -> bool:
+    if isinstance(value, str):
+        return value.lower() == "nan"
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _check_not_negative(column: LabelColumn, values: Sequence[int | str]) -> None:
+    for row, value in enumerate(values):
+        if isinstance(value, int) and value < 0:
+            raise column.error(row, f"label {value} is negative; number the classes from 0")
+
+
+def _number(values: Iterable[int | str]) -> dict[int | str, int]:
+    # The values are all of one type here, and either sorts.
+    ordered = sorted(set(values), key=lambda value: (isinstance(value, str), value))
+    return {value: number for number, value in enumerate(ordered)}
+
+
+def _encode(
+    column: LabelColumn,
+    values: Sequence[int | str],
+    numbers: Mapping[int | str, int],
+    *,
+    known: bool,
+) -> NDArray[np.int64]:
+    encoded = np.empty(len(values), np.int64)
+    for row, value in enumerate(values):
+        number = numbers.get(value)
+        if number is None:
+            rule = "is not one of the classes" if known else "was never seen in training"
+            raise column.error(row, f"label {value!r} {rule} ({_listing(numbers)})")
+        encoded[row] = number
+    return encoded
+
+
+def _listing(names: Iterable[object]) -> str:
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:5]) + (", ..." if len(shown) > 5 else "") if shown else "nothing"
+
+
+_MANY_CLASSES = 20
+_DECIMAL = re.compile(r"-?\d*\.\d+(e-?\d+)?", re.IGNORECASE)
+
+
+def label_notes(data: "Data") -> list[str]:
+    """Doubts about the labels: numbers that are measured, and classes that may be one.
+
+    Examples:
+        >>> from imae.data import from_arrays
+        >>> label_notes(from_arrays(np.eye(6), ["cat", "Cat", "dog"] * 2))
+        ["classes 'Cat' and 'cat' differ only in case or blanks; are they one class?"]
+    """
+    notes = []
+    alike = defaultdict(list)
+    for name in data.class_names:
+        alike[" ".join(name.lower().split())].append(name)
+    for same in alike.values():
+        if len(same) > 1:
+            listed = " and ".join(map(repr, same))
+            notes.append(f"classes {listed} differ only in case or blanks; are they one class?")
+    names = data.class_names
+    decimals = sum(_DECIMAL.fullmatch(name) is not None for name in names)
+    if decimals > len(names) / 2:
+        notes.append(
+            f"the labels are {len(names)} different numbers with decimals, for example {names[0]}; "
+            f"they look like measurements, and this program predicts classes"
+        )
+    elif len(names) > max(_MANY_CLASSES, len(data.train) / 2):
+        notes.append(f"there are {len(names)} classes for {len(data.train)} training rows")
+    counts = np.bincount(data.train.labels, minlength=len(names))
+    rare = [names[label] for label in np.flatnonzero(counts == 1)]
+    if rare:
+        which = f"class {rare[0]!r} has" if len(rare) == 1 else f"{len(rare)} classes have"
+        notes.append(f"{which} only one training row")
+    return notes
+
+
+def check_labels(
+    name: str, labels: np.ndarray | None, row_ids: NDArray[np.str_], num_classes: int
+) -> None:
+    """Raises a ``DataError`` that names the row unless labels are int64 in [0, C)."""
+    if labels is None or len(labels) == 0:
+        return
+    if labels.dtype != np.int64:
+        raise DataError(f"{name} must be int64, got {labels.dtype}")
+    outside = (labels < 0) | (labels >= num_classes)
+    if outside.any():
+        row = int(outside.argmax())
+        raise DataError(
+            f"{name}: row {str(row_ids[row])!r} has label {labels[row]}, "
+            f"outside the {num_classes} classes"
+        )
+
+
+def check_weights(weights: NDArray[np.float32], row_ids: NDArray[np.str_]) -> None:
+    """Raises a ``DataError`` that names the row unless weights are finite and not negative."""
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(
+            f"weight of row {str(row_ids[row])!r} must be finite and not negative, "
+            f"got {weights[row]}"
+        )
