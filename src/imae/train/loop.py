@@ -244,8 +244,8 @@ def _time_steps(state: State) -> float:
     for batch in state.batches.epoch(0):
         if not seconds:
             weight = None if batch.weight is None else batch.weight[:_TRIED_ROWS]
-            parts = (each[:_TRIED_ROWS] for each in (batch.inputs, batch.target, batch.row))
-            few = Batch(*parts, weight=weight)
+            tried = slice(_TRIED_ROWS)
+            few = Batch(batch.inputs[tried], batch.target[tried], batch.row[tried], weight)
             for _ in range(2):  # the first also prepares memory
                 taken = _time_step(state, few)
             estimate = taken * len(batch) / len(few)
