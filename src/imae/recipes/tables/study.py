@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from imae.recipes.protocols import CIFAR10, CIFAR100, budgeted, method, short, title
+from imae.recipes.protocols import CIFAR10, CIFAR100, FEATURES, budgeted, method, short, title
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
 from imae.records.files import whole_file
 from imae.report.formats import UNKNOWN
@@ -13,10 +13,15 @@ _BASELINES = ("cce", "mae", "gce", "sl", "label_smoothing", "bootstrap_soft", "b
 _METHOD = "imae_capped"
 _T: tuple[float | str, ...] = (2.0, 4.0, 8.0, 16.0, "auto")
 _CAPS = (0.5, 0.75, 0.9)
+_DEFAULT = "Tauto-cap0.75-chance"  # what the method does if nothing is set
 _SHORT_ROWS = 5000
 
 # Name: heading, data, options of the data, noise, part of the labels that is wrong.
 _SETTINGS: Mapping[str, tuple[str, str, Settings, str | None, float]] = {
+    "digits-clean": ("digits clean", "digits", {}, "symmetric:0.0", 0.0),
+    "digits-s40": ("digits symmetric 40%", "digits", {}, "symmetric:0.4", 0.4),
+    "fashion-clean": ("Fashion-MNIST clean", "fashion_mnist", {}, "symmetric:0.0", 0.0),
+    "fashion-s40": ("Fashion-MNIST symmetric 40%", "fashion_mnist", {}, "symmetric:0.4", 0.4),
     "c10-clean": ("CIFAR-10 clean", "cifar10", {}, "symmetric:0.0", 0.0),
     "c10-s20": ("CIFAR-10 symmetric 20%", "cifar10", {}, "symmetric:0.2", 0.2),
     "c10-s40": ("CIFAR-10 symmetric 40%", "cifar10", {}, "symmetric:0.4", 0.4),
@@ -27,8 +32,25 @@ _SETTINGS: Mapping[str, tuple[str, str, Settings, str | None, float]] = {
     "c10n-worst": ("CIFAR-10N worst", "cifar10n", {"variant": "worst"}, None, 0.402),
     "c100-clean": ("CIFAR-100 clean", "cifar100", {}, "symmetric:0.0", 0.0),
     "c100-s40": ("CIFAR-100 symmetric 40%", "cifar100", {}, "symmetric:0.4", 0.4),
+    "c100-s60": ("CIFAR-100 symmetric 60%", "cifar100", {}, "symmetric:0.6", 0.6),
     "c100n": ("CIFAR-100N", "cifar100n", {}, None, 0.402),
 }
+# Digits and Fashion-MNIST are trained on their pixels, by the same head, at every budget.
+_PIXELS: Mapping[str, Settings] = {
+    "digits": merged(
+        FEATURES, {"data": {"features": None, "augment": False}, "train": {"epochs": 40}}
+    ),
+    "fashion_mnist": merged(FEATURES, {"data": {"features": None, "augment": False}}),
+}
+# Other learning rates and another optimiser than the FEATURES' nesterov at 0.05.
+_OPTIMISERS: Mapping[str, tuple[str, Settings]] = {
+    "lr0.01": ("SGD 0.01", {"lr": 0.01}),
+    "": ("SGD 0.05", {}),
+    "lr0.2": ("SGD 0.2", {"lr": 0.2}),
+    "adam0.001": ("Adam 0.001", {"name": "adam", "lr": 0.001}),
+}
+_OPTIMISED = ("digits-s40", "c10-s40", "c10n-worst", "c100-s40")
+_OPTIMISED_BASELINES = ("cce", "mae", "gce", "sl")
 
 
 def forms() -> dict[str, Settings]:
@@ -49,19 +71,27 @@ def forms() -> dict[str, Settings]:
 
 
 def cells(budget: str) -> tuple[Cell, ...]:
-    """Each setting with every form and every other method."""
+    """Each setting with every form and every other method, and some with other optimisers."""
     found = []
     for name in _SETTINGS:
         found += [_cell(name, loss, {}) for loss in _BASELINES]
         found += [_cell(name, _METHOD, arguments, form) for form, arguments in forms().items()]
-    return budgeted(budget, found, short=short(_SHORT_ROWS))
+    if budget == "tiny":
+        return budgeted(budget, found, short={})
+    laid_over = {"short": short(_SHORT_ROWS), "features": FEATURES}
+    made = []
+    for cell in found:
+        pixels = _PIXELS.get(cell.settings["data"]["name"])
+        over = laid_over.get(budget, {}) if pixels is None else pixels
+        made += budgeted(budget, [cell], short=over, features=over)
+    return (*made, *_optimiser_cells(made)) if budget == "features" else tuple(made)
 
 
 def _cell(name: str, loss: str, arguments: Settings, form: str = "") -> Cell:
     heading, data, options, noise, rate = _SETTINGS[name]
     is_large = data.startswith("cifar100")
     return Cell(
-        name="-".join(filter(None, (name, loss, form))),
+        name=_join(name, loss, form),
         columns={"Setting": heading, "Method": title(loss), "Form": form.replace("-", ", ")},
         settings=merged(
             CIFAR100 if is_large else CIFAR10,
@@ -72,109 +102,188 @@ def _cell(name: str, loss: str, arguments: Settings, form: str = "") -> Cell:
             },
             method(loss, rate=rate, num_classes=100 if is_large else 10),
             {"method": {"arguments": dict(arguments)}},
+            _PIXELS.get(data, {}),
         ),
     )
+
+
+def _optimiser_cells(made: Sequence[Cell]) -> list[Cell]:
+    by_name = {cell.name: cell for cell in made}
+    found = []
+    for parts in _optimised():
+        plain = by_name[_join(*parts)]
+        for label, (heading, settings) in _OPTIMISERS.items():
+            form = ", ".join(filter(None, (plain.columns["Form"], heading)))
+            cell = Cell(
+                name=_join(plain.name, label),
+                columns={**plain.columns, "Form": form},
+                settings=merged(plain.settings, {"optimizer": settings}),
+            )
+            found += [cell] if label else []
+    return found
+
+
+def _optimised() -> list[tuple[str, str, str]]:
+    """Setting, method and form of the runs that are made with every optimiser."""
+    losses = [*((loss, "") for loss in _OPTIMISED_BASELINES), (_METHOD, _DEFAULT)]
+    return [(name, loss, form) for name in _OPTIMISED for loss, form in losses]
+
+
+def _join(*parts: str) -> str:
+    return "-".join(filter(None, parts))
 
 
 def choose(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     """Writes the form that the held-out given labels choose, and what it does on the test rows.
 
-    One form is chosen for all settings: the highest mean accuracy on held-out given labels over
-    the settings in which all forms were trained. No test row takes part in the choice.
+    One form is chosen for all settings: the highest mean accuracy on held-out given labels, among
+    the forms of the setting that has most of them, over the settings that have all of these. No
+    test row takes part in the choice. What was not run yet is left out or shown as a dash.
     """
-    by_name = {outcome.cell.name: outcome for outcome in outcomes}
+    found = _Found({outcome.cell.name: outcome for outcome in outcomes})
     held_out = {
-        form: {
-            name: summary.mean
-            for name in _SETTINGS
-            if (summary := _find(by_name, name, _METHOD, form, "held_out")) is not None
+        name: {
+            form: summary.mean
+            for form in forms()
+            if (summary := found.of(name, _METHOD, form, measure="held_out")) is not None
         }
-        for form in forms()
+        for name in _SETTINGS
     }
-    tried = {form: found for form, found in held_out.items() if found}
-    common = [
-        name for name in _SETTINGS if tried and all(name in found for found in tried.values())
-    ]
+    tried = max(held_out.values(), key=len)
+    common = [name for name, known in held_out.items() if tried and tried.keys() <= known.keys()]
     if not common:
         return []
-    means = {
-        form: sum(found[name] for name in common) / len(common) for form, found in tried.items()
-    }
+    means = {form: sum(held_out[name][form] for name in common) / len(common) for form in tried}
     chosen = max(means, key=lambda form: means[form])
     lines = [
         f"Chosen by held-out given labels over {len(common)} settings: **{chosen}**.",
         "",
-        *_choice_table(means),
+        *_choice_table(means, common),
         "",
-        *_final_table(by_name, chosen, held_out),
+        "Final test accuracy in percent, mean ± standard deviation (seeds).",
         "",
-        *_verdict(by_name, chosen),
+        *_final_table(found, chosen, held_out),
     ]
+    for form in dict.fromkeys((chosen, _DEFAULT)):
+        lines += ["", *_verdict(found, form)]
+    lines += ["", *_auto_table(found), "", *_optimiser_table(found)]
     path = folder / "study.md"
     with whole_file(path) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+        file.write(("\n".join(lines).rstrip() + "\n").encode())
     return [path]
 
 
-def _choice_table(means: Mapping[str, float]) -> list[str]:
+class _Found:
+    """What was measured, by the parts of a cell's name."""
+
+    def __init__(self, by_name: Mapping[str, Outcome]) -> None:
+        self._by_name = by_name
+
+    def of(self, *parts: str, measure: str = "final") -> Summary | None:
+        outcome = self._by_name.get(_join(*parts))
+        return None if outcome is None else outcome.measure(measure)
+
+
+def _choice_table(means: Mapping[str, float], common: Sequence[str]) -> list[str]:
     ranked = sorted(means, key=lambda form: -means[form])
+    settings = ", ".join(_SETTINGS[name][0] for name in common)
     lines = ["| Form | Held-out given labels, mean over the settings |", "|---|---:|"]
-    return lines + [f"| {form} | {100 * means[form]:.2f} |" for form in ranked]
+    lines += [f"| {form} | {100 * means[form]:.2f} |" for form in ranked]
+    return [*lines, "", f"Settings with all {len(means)} forms: {settings}."]
 
 
 def _final_table(
-    by_name: Mapping[str, Outcome], chosen: str, held_out: Mapping[str, Mapping[str, float]]
+    found: _Found, chosen: str, held_out: Mapping[str, Mapping[str, float]]
 ) -> list[str]:
-    headings = [
-        "Setting",
-        *map(title, _BASELINES),
-        f"{title(_METHOD)}: {chosen}",
-        "form chosen here",
-    ]
+    headings = ["Setting", *map(title, _BASELINES)]
+    headings += [f"{title(_METHOD)}: {chosen}", "form chosen here"]
     lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
     for name, (heading, *_) in _SETTINGS.items():
-        row = [_find(by_name, name, loss) for loss in _BASELINES]
-        row.append(_find(by_name, name, _METHOD, chosen))
-        known = {form: found[name] for form, found in held_out.items() if name in found}
-        if known:
-            own = max(known, key=lambda form: known[form])
-            lines.append(
-                f"| {heading} | {' | '.join(map(_shown, row))} "
-                f"| {_shown(_find(by_name, name, _METHOD, own))} ({own}) |"
-            )
+        row = [*(found.of(name, loss) for loss in _BASELINES), found.of(name, _METHOD, chosen)]
+        known = held_out[name]
+        own = max(known, key=lambda form: known[form]) if len(known) > 1 else None
+        best = UNKNOWN if own is None else f"{_shown(found.of(name, _METHOD, own))} ({own})"
+        if own is not None or any(each is not None for each in row):
+            lines.append(f"| {heading} | {' | '.join(map(_shown, row))} | {best} |")
     return lines
 
 
-def _verdict(by_name: Mapping[str, Outcome], chosen: str) -> list[str]:
-    """In how many settings the chosen form is best, and by how much it falls short elsewhere."""
+def _verdict(found: _Found, form: str) -> list[str]:
+    """In how many settings a form is best, and by how much it falls short elsewhere."""
     gaps = {}
     for name, (heading, *_) in _SETTINGS.items():
-        others = [each for loss in _BASELINES if (each := _find(by_name, name, loss)) is not None]
-        own = _find(by_name, name, _METHOD, chosen)
+        others = [each for loss in _BASELINES if (each := found.of(name, loss)) is not None]
+        own = found.of(name, _METHOD, form)
         if own is not None and others:
             gaps[heading] = 100 * (own.mean - max(other.mean for other in others))
     if not gaps:
         return []
     worst = min(gaps, key=lambda heading: gaps[heading])
     ahead = sum(gap >= 0 for gap in gaps.values())
+    each = ", ".join(f"{heading} {gap:+.1f}" for heading, gap in gaps.items())
     return [
-        f"Final test accuracy at or above every other method in {ahead} of {len(gaps)} settings; "
-        f"lowest against the best of them: {gaps[worst]:+.1f} points ({worst})."
+        f"**{form}**: final test accuracy at or above every other method in {ahead} of {len(gaps)} "
+        f"settings; lowest against the best of them: {gaps[worst]:+.1f} points ({worst}). "
+        f"Against the best other: {each}."
     ]
 
 
-def _find(
-    by_name: Mapping[str, Outcome], name: str, loss: str, form: str = "", measure: str = "final"
-) -> Summary | None:
-    outcome = by_name.get("-".join(filter(None, (name, loss, form))))
-    return None if outcome is None else outcome.measure(measure)
+def _auto_table(found: _Found) -> list[str]:
+    """T from the training beside the best fixed T in hindsight, both at the default cap."""
+    lines, gaps = [], []
+    for name, (heading, *_) in _SETTINGS.items():
+        auto = found.of(name, _METHOD, _DEFAULT)
+        fixed = {
+            f"{T:g}": summary
+            for T in _T
+            if not isinstance(T, str)
+            and (summary := found.of(name, _METHOD, _DEFAULT.replace("auto", f"{T:g}")))
+        }
+        if auto is not None and len(fixed) > 1:
+            best = max(fixed, key=lambda T: fixed[T].mean)
+            gaps.append(100 * (auto.mean - fixed[best].mean))
+            row = (heading, _shown(auto), _shown(fixed[best]), best, f"{gaps[-1]:+.1f}")
+            lines.append(f"| {' | '.join(row)} |")
+    if not lines:
+        return []
+    return [
+        'T="auto" beside the fixed T that the test rows would choose, at the same cap and scale: '
+        f"mean difference {sum(gaps) / len(gaps):+.2f} points over {len(gaps)} settings.",
+        "",
+        "| Setting | auto | best fixed T in hindsight | T | Difference |",
+        "|---|---:|---:|---:|---:|",
+        *lines,
+    ]
+
+
+def _optimiser_table(found: _Found) -> list[str]:
+    """Final accuracy under every learning rate and optimiser."""
+    lines = []
+    for name, loss, form in _optimised():
+        row = [found.of(name, loss, form, label) for label in _OPTIMISERS]
+        known = [each.mean for each in row if each is not None]
+        if len(known) > 1:
+            spread = f"{100 * (max(known) - min(known)):.1f}"
+            texts = [_SETTINGS[name][0], title(loss), *map(_shown, row), spread]
+            lines.append(f"| {' | '.join(texts)} |")
+    if not lines:
+        return []
+    headings = [heading for heading, _ in _OPTIMISERS.values()]
+    return [
+        "Learning rates and optimisers: final test accuracy, and how far it spreads.",
+        "",
+        f"| Setting | Method | {' | '.join(headings)} | Spread |",
+        f"|---|---|{'---:|' * (len(headings) + 1)}",
+        *lines,
+    ]
 
 
 def _shown(summary: Summary | None) -> str:
     if summary is None:
         return UNKNOWN
-    spread = "" if summary.deviation is None else f" ± {100 * summary.deviation:.1f}"
-    return f"{100 * summary.mean:.1f}{spread}"
+    if summary.deviation is None:
+        return f"{100 * summary.mean:.1f}"
+    return f"{100 * summary.mean:.1f} ± {100 * summary.deviation:.1f} ({summary.count})"
 
 
 STUDY = Recipe(
@@ -183,7 +292,8 @@ STUDY = Recipe(
     measures=("best", "final", "noisy", "clean", "held_out"),
     notes=(
         "Not in the paper. One form is chosen for all settings by the held-out given labels; "
-        "`study.md` has the choice and the final table. Part of it: `--only 'c10-s40-*'`."
+        "`study.md` has the choice and the final table. Digits and Fashion-MNIST are trained on "
+        "their pixels. Part of it: `--only 'c10-s40-*'`."
     ),
     finish=choose,
 )
