@@ -202,6 +202,7 @@ def test_compiles_whole(module, dynamic):
     assert_compiles(module, dynamic=dynamic, backend="aot_eager")
 
 
+@pytest.mark.slow  # a C++ compiler runs; the default tests compile to aot_eager
 @TORCH_WARNS
 @pytest.mark.usefixtures("fresh_compiler")
 def test_compiles_to_machine_code():

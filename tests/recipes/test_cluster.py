@@ -41,6 +41,7 @@ def test_a_run_asks_for_the_devices_it_will_use(recipe, tmp_path, accelerator, h
     assert asked.get("num_gpus") == number
 
 
+@pytest.mark.slow  # a cluster of three nodes takes half a minute to start
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_a_run_whose_worker_is_killed_goes_on_elsewhere(recipe, tmp_path, cluster):
     made, workers = cluster
