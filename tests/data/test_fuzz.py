@@ -19,10 +19,10 @@ from imae.data.arrays import read_npy, read_npz
 from imae.data.image_files import decode
 from imae.data.loading import load
 from imae.data.preparation import without_rows
+from imae.data.sources.archive import unpickle
 from imae.data.sources.cifar_n import read_label_file
 from imae.data.sources.digits import read_idx
 from imae.data.sources.mars import read_mat
-from imae.data.sources.unpickle import unpickle
 from imae.errors import DataError
 from imae.noise import read_manifest, symmetric, write_manifest
 

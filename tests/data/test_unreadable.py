@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from imae.data.assemble import load_image_folder
-from imae.data.images import check_present, drop_unreadable
+from imae.data.image_files import check_present
+from imae.data.images import drop_unreadable
 from imae.data.split import Data
 from imae.errors import ArgumentError, DataError
 

@@ -5,7 +5,7 @@ from scipy import stats
 
 from imae._draws import draw_normal, seeded
 from imae.errors import ArgumentError
-from imae.noise.by_input import instance_dependent
+from imae.noise.asymmetric import instance_dependent
 
 CLEAN = np.arange(20_000) % 5
 FEATURES = draw_normal((20_000, 3, 2), seeded(9)).astype(np.float32)

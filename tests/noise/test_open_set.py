@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from imae.errors import ArgumentError
 from imae.noise.by_class import symmetric
-from imae.noise.by_input import open_set
+from imae.noise.catalog import open_set
 
 IMAGES = np.zeros((1000, 3, 4, 4), dtype=np.uint8)
 OUTSIDE = np.arange(1, 201, dtype=np.uint8)[:, None, None, None] * np.ones(

@@ -4,9 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imae.errors import ArgumentError
-from imae.noise.asymmetric import pairs
+from imae.noise.asymmetric import instance_dependent, pairs
 from imae.noise.by_class import symmetric
-from imae.noise.by_input import instance_dependent
 from imae.noise.catalog import KINDS, NoiseSpec, apply, parse, parse_mapping
 
 CLEAN = np.arange(200) % 4

@@ -43,8 +43,8 @@ def list_sets(root: Path | None = _ROOT) -> None:
 
 def set_table(root: Path | None, *, width: int) -> Table:
     """Every named set, its size, where it comes from and whether it is in the folder."""
-    from imae.data.sources.archive import data_root
     from imae.data.sources.catalog import SETS
+    from imae.data.sources.download import data_root
 
     folder = data_root(root)
     table = Table(title=f"data sets in {escape(str(folder))}")

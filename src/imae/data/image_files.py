@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from imae._draws import row_draws
-from imae.data.split import Inputs, hash_rows
+from imae.data.split import Data, Inputs, hash_rows
 from imae.errors import ArgumentError, DataError, check_integer, import_extra
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -264,3 +265,34 @@ def confined_names(root: Path, names: Sequence[str], *, source: str) -> tuple[st
             )
         inside.append(path[len(prefix) :].replace(os.sep, "/"))
     return tuple(inside)
+
+
+def check_present(data: Data) -> None:
+    """Raises if an image file is not there; whether it can be read shows when it is.
+
+    Raises:
+        DataError: If one is missing, is empty or is no ordinary file; the message counts them all.
+    """
+    for split in data.splits().values():
+        if not isinstance(split.inputs, ImageFiles):
+            continue
+        wrong = [
+            (row, problem)
+            for row, name in enumerate(split.inputs.names)
+            if (problem := absence(split.inputs.root / name)) is not None
+        ]
+        if wrong:
+            row, problem = wrong[0]
+            more = f" (and {len(wrong) - 1} more rows)" if len(wrong) > 1 else ""
+            raise DataError(f"{data.name}: row {str(split.row_ids[row])!r}: {problem}{more}")
+
+
+def absence(path: Path) -> str | None:
+    """Why there is no file to read here, or None if there is one."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return f"{path}: cannot be opened ({error.strerror})"
+    if not stat.S_ISREG(status.st_mode):
+        return f"{path}: is no ordinary file"
+    return f"{path}: is empty (0 bytes)" if status.st_size == 0 else None

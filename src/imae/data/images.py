@@ -1,11 +1,8 @@
 """Images held in memory and augmented as whole batches; image files that cannot be read."""
 
 import hashlib
-import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import final
 
 import numpy as np
@@ -15,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from imae._draws import row_draws
-from imae.data.image_files import ImageFiles, decode, normalise
+from imae.data.image_files import ImageFiles, absence, decode, normalise
 from imae.data.split import Data, Inputs, Skipped, Split, hash_rows
 from imae.errors import ArgumentError, DataError, check_integer
 
@@ -226,26 +223,6 @@ def drop_unreadable(data: Data, *, workers: int = 0) -> Data:
     )
 
 
-def check_present(data: Data) -> None:
-    """Raises if an image file is not there; whether it can be read shows when it is.
-
-    Raises:
-        DataError: If one is missing, is empty or is no ordinary file; the message counts them all.
-    """
-    for split in data.splits().values():
-        if not isinstance(split.inputs, ImageFiles):
-            continue
-        wrong = [
-            (row, problem)
-            for row, name in enumerate(split.inputs.names)
-            if (problem := _absence(split.inputs.root / name)) is not None
-        ]
-        if wrong:
-            row, problem = wrong[0]
-            more = f" (and {len(wrong) - 1} more rows)" if len(wrong) > 1 else ""
-            raise DataError(f"{data.name}: row {str(split.row_ids[row])!r}: {problem}{more}")
-
-
 def _problems(split: Split, workers: int) -> Sequence[str | None]:
     """What is wrong with the image of every row, or None."""
     if not isinstance(split.inputs, ImageFiles):
@@ -267,21 +244,11 @@ class _Checks(Dataset[str]):
 
     def __getitem__(self, row: int) -> str:
         path = self._images.root / self._images.names[row]
-        absence = _absence(path)
-        if absence is not None:
-            return absence
+        missing = absence(path)
+        if missing is not None:
+            return missing
         try:
             decode(path, size=1)
         except DataError as error:
             return str(error)
         return ""
-
-
-def _absence(path: Path) -> str | None:
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        return f"{path}: cannot be opened ({error.strerror})"
-    if not stat.S_ISREG(status.st_mode):
-        return f"{path}: is no ordinary file"
-    return f"{path}: is empty (0 bytes)" if status.st_size == 0 else None

@@ -10,7 +10,8 @@ from imae.data.arrays import ARRAY_SUFFIXES, load_array_file
 from imae.data.assemble import load_image_folder
 from imae.data.encoding import RawTable
 from imae.data.features import HashedText, Table
-from imae.data.images import check_present, drop_unreadable, read_into_memory
+from imae.data.image_files import check_present
+from imae.data.images import drop_unreadable, read_into_memory
 from imae.data.labels import label_notes
 from imae.data.preparation import fit_preparation
 from imae.data.sources.catalog import SOURCES

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from imae._registry import Imported
 from imae.data.images import ArrayImages
-from imae.data.sources.archive import data_root
 from imae.data.sources.cifar import CIFAR100
+from imae.data.sources.download import data_root
 from imae.data.split import Inputs, Split
 from imae.errors import DataError
 

@@ -14,8 +14,8 @@ from imae.data.arrays import read_inputs
 from imae.data.assemble import images_below, position_ids, written_ids
 from imae.data.columns import ID_NAMES, LABEL_NAMES, ColumnFile, listing, only_column
 from imae.data.features import HashedText, Table, hash_text
-from imae.data.image_files import ImageFiles, confined_names
-from imae.data.images import ArrayImages, check_present, read_into_memory
+from imae.data.image_files import ImageFiles, check_present, confined_names
+from imae.data.images import ArrayImages, read_into_memory
 from imae.data.loading import existing_path, layout_of, load
 from imae.data.preparation import encoded_table, standardise
 from imae.data.sources.catalog import SOURCES

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from imae.data import load
-from imae.data.sources.archive import data_root
 from imae.data.sources.catalog import SETS
+from imae.data.sources.download import data_root
 from imae.errors import ArgumentError, DataError, check_choice, import_extra
 from imae.recipes.catalog import RECIPES
 from imae.recipes.grid import (

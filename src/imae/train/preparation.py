@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table, extract_features
 from imae.data.preparation import without_rows
-from imae.data.sources.archive import data_root
+from imae.data.sources.download import data_root
 from imae.errors import ArgumentError, DataError
 from imae.models import PUBLISHED_INPUTS, Network, build, load_weights, pretrained_weights
 from imae.records import RunFolder, RunLabels

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from imae.data.sources.archive import gunzip, read_archive, read_tar
+from imae.data.sources.archive import read_archive, read_tar
+from imae.data.sources.digits import gunzip
 from imae.errors import DataError
 
 WANTED = {"set/a.bin": 1_000, "set/b.bin": 1_000}

@@ -12,8 +12,8 @@ import pytest
 from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
 from imae.data.images import ArrayImages
 from imae.data.sources import cifar
-from imae.data.sources.archive import array_digest
 from imae.data.sources.cifar import CIFAR10, CIFAR100, cifar100
+from imae.data.sources.image_set import array_digest
 from imae.data.tracklets import unseen_class_tracklets
 from imae.errors import ArgumentError, DataError
 

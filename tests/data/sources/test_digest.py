@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from imae.data.sources.archive import array_digest, check_digests
+from imae.data.sources.image_set import array_digest, check_digests
 from imae.errors import DataError
 
 

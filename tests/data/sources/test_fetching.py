@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from imae.data.sources import catalog as module
-from imae.data.sources.archive import array_digest
 from imae.data.sources.catalog import NamedSet, fetch, fetch_set, named_set, verify
 from imae.data.sources.cifar import CIFAR10
 from imae.data.sources.download import Origin, RemoteFile, WebOrigin
+from imae.data.sources.image_set import array_digest
 from imae.errors import ArgumentError, DataError
 
 Arrays = dict[str, np.ndarray]

@@ -8,9 +8,9 @@ import pytest
 
 from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
 from imae.data.sources import cifar_n
-from imae.data.sources.archive import array_digest
 from imae.data.sources.cifar import CIFAR10, CIFAR100
 from imae.data.sources.cifar_n import CIFAR10N, CIFAR100N, cifar10n, cifar100n
+from imae.data.sources.image_set import array_digest
 from imae.errors import ArgumentError, DataError
 
 REAL = Path(os.environ.get("IMAE_TEST_DATA", "nowhere"))

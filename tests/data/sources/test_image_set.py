@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imae.data.sources.archive import array_digest
-from imae.data.sources.image_set import ImageSet, Layout
+from imae.data.sources.image_set import ImageSet, Layout, array_digest
 from imae.errors import DataError
 
 

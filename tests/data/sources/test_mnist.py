@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imae.data.sources.archive import array_digest
 from imae.data.sources.digits import FASHION_MNIST, MNIST, decode_idx
+from imae.data.sources.image_set import array_digest
 from imae.errors import DataError
 
 REAL = Path(os.environ.get("IMAE_TEST_DATA", "nowhere"))

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from imae.data.sources.archive import data_root, places
+from imae.data.sources.download import data_root, places
 
 
 def test_a_given_folder_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

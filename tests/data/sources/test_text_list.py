@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from imae.data.sources.archive import check_files, check_relative, read_lines, read_names
+from imae.data.sources.image_set import check_files, check_relative, read_lines, read_names
 from imae.errors import DataError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imae.data.sources.unpickle import unpickle
+from imae.data.sources.archive import unpickle
 from imae.errors import DataError
 
 

@@ -1,11 +1,19 @@
-"""Files of named data sets: where they lie, archives read in memory, lists, digests."""
+"""Archives and pickles, read in memory without running what they ask for.
+
+The official CIFAR archives and label files are pickles. A pickle is a program; this reader first
+refuses every instruction that those files do not need, and then answers the five names they do
+use with stand-ins of its own, so that no importable object is ever within a pickle's reach.
+"""
 
 import gzip
-import hashlib
-import os
+import io
+import math
+import pickle
+import pickletools
+import re
 import tarfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,127 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import DataError
-
-
-def data_root(root: str | os.PathLike[str] | None = None) -> Path:
-    """The folder that holds the data sets.
-
-    Args:
-        root: Folder given by the user, or None for ``$IMAE_DATA``, and ``~/.cache/imae`` where
-            that is not set.
-
-    Examples:
-        >>> data_root("photos").name
-        'photos'
-    """
-    if root is not None:
-        return Path(root).expanduser()
-    given = os.environ.get("IMAE_DATA")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "imae"
-
-
-def places(name: str, root: Path) -> tuple[Path, ...]:
-    """Folders in which the files of a set may lie: one of its own in ``root``, or ``root``."""
-    return (root / name, root)
-
-
-def array_digest(array: NDArray[Any]) -> str:
-    """SHA-256 of an array's type, shape and values, in hexadecimal.
-
-    Examples:
-        >>> array_digest(np.arange(3, dtype=np.uint8))[:16]
-        '1e9d5f87ad08f908'
-    """
-    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    digest = hashlib.sha256(f"{little.dtype.str} {little.shape}\n".encode())
-    digest.update(np.ascontiguousarray(little).data)
-    return digest.hexdigest()
-
-
-def check_digests(
-    source: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, str]
-) -> dict[str, str]:
-    """The digest of every array that has an expected one.
-
-    Args:
-        source: The file or folder that the arrays came from, for the message.
-        arrays: Decoded arrays by name.
-        expected: Published digests by name.
-
-    Raises:
-        DataError: If a digest differs.
-    """
-    found = {name: array_digest(array) for name, array in arrays.items() if name in expected}
-    for name, digest in found.items():
-        if digest != expected[name]:
-            raise DataError(
-                f"{source}: {name.replace('_', ' ')} of shape {arrays[name].shape} are not the "
-                f"published ones (sha256 {digest[:12]}, expected {expected[name][:12]}): delete "
-                "the file and fetch it again"
-            )
-    return found
-
-
-def read_names(path: Path) -> list[str]:
-    """The lines of a list of files, without empty ones.
-
-    Args:
-        path: A text file with one relative path in a line.
-
-    Raises:
-        DataError: If the list is missing, empty or not text, or a name is absolute or leads out
-            of its folder; the message names the line.
-    """
-    names = []
-    for number, line in enumerate(read_lines(path), 1):
-        if line:
-            check_relative(line, f"{path}: line {number}")
-            names.append(line)
-    if not names:
-        raise DataError(f"{path}: the list is empty")
-    return names
-
-
-def read_lines(path: Path) -> list[str]:
-    """All lines of a text file, without the white space around them.
-
-    Raises:
-        DataError: If the file is missing or not UTF-8.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{path}: there is no such list: see the layout in the data set page"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not a text file (byte {error.start})") from error
-    return [line.strip() for line in text.split("\n")]
-
-
-def check_relative(name: str, source: str) -> None:
-    """Raises unless a name stays inside the folder that it is relative to.
-
-    Raises:
-        DataError: If it is absolute or has a part ``..``.
-    """
-    is_absolute = name.startswith(("/", "\\")) or name[1:2] == ":"
-    if is_absolute or "\0" in name or ".." in name.replace("\\", "/").split("/"):
-        raise DataError(f"{source}: {name!r} leads out of the folder of the data set")
-
-
-def check_files(root: Path, names: Sequence[str]) -> None:
-    """Raises unless every named file is there.
-
-    Raises:
-        DataError: With the number of missing files and the first of them.
-    """
-    missing = [name for name in names if not (root / name).is_file()]
-    if missing:
-        raise DataError(
-            f"{root}: {len(missing)} of {len(names)} images are missing, the first is {missing[0]}"
-        )
-
 
 # What an archive may hold beside the wanted members: readme files, scripts, tar headers.
 _OTHER_BYTES = 64 << 20
@@ -213,24 +100,6 @@ def read_tar(stream: _Readable, wanted: Mapping[str, int], *, source: str) -> di
     return found
 
 
-def gunzip(data: bytes, *, limit: int, source: str) -> bytes:
-    """The unpacked bytes of a gzip file.
-
-    Raises:
-        DataError: If it is damaged, cut off, or unpacks to more than ``limit`` bytes.
-    """
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        unpacked = unpacker.decompress(data, limit + 1)
-    except zlib.error as error:
-        raise DataError(f"{source}: damaged gzip file ({error}): fetch it again") from error
-    if len(unpacked) > limit:
-        raise DataError(f"{source}: unpacks to more than {limit} bytes: fetch it again")
-    if not unpacker.eof:
-        raise DataError(f"{source}: the gzip file is cut off: fetch it again")
-    return unpacked
-
-
 def _contents(tar: tarfile.TarFile, member: tarfile.TarInfo, limit: int) -> bytes:
     if not member.isreg() or member.issparse():
         raise tarfile.ReadError(f"member {member.name} is not a regular file")
@@ -241,3 +110,173 @@ def _contents(tar: tarfile.TarFile, member: tarfile.TarInfo, limit: int) -> byte
     if len(data) != member.size:
         raise tarfile.ReadError(f"member {member.name} is cut off")
     return data
+
+
+_INSTRUCTIONS = frozenset(
+    re.findall(
+        r"\w+",
+        "PROTO FRAME STOP MARK MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET "
+        "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 "
+        "SHORT_BINSTRING BINSTRING SHORT_BINBYTES BINBYTES SHORT_BINUNICODE BINUNICODE "
+        "EMPTY_DICT SETITEM SETITEMS EMPTY_LIST APPEND APPENDS "
+        "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 GLOBAL STACK_GLOBAL REDUCE BUILD",
+    )
+)
+_MAX_TUPLES = 1_000  # deeply nested tuples as dictionary keys overflow the interpreter's stack
+_TYPES = {"u1": np.uint8, "i4": np.int32, "i8": np.int64}
+
+
+def unpickle(data: bytes, *, source: str, skip: int = 0) -> Any:
+    """The value of a pickle made of dictionaries, lists, strings, integers and integer arrays.
+
+    Strings of Python 2 come as bytes.
+
+    Args:
+        data: The pickle; several may follow each other.
+        source: File name for messages.
+        skip: Number of pickles to pass over first.
+
+    Raises:
+        DataError: If the pickle is damaged or asks for anything else.
+
+    Examples:
+        >>> unpickle(pickle.dumps({"labels": [3, 8]}, protocol=2), source="batch")
+        {'labels': [3, 8]}
+    """
+    file = io.BytesIO(data)
+    value = None
+    try:
+        for _ in range(skip + 1):
+            start = file.tell()
+            _scan(file)
+            file.seek(start)
+            value = _Unpickler(file, max_bytes=len(data)).load()
+        return _plain(value)
+    except Exception as error:  # a damaged pickle can raise almost any type
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(
+            f"{source}: refused, not the plain pickle of a data set ({reason}): fetch it again "
+            "from the official address"
+        ) from error
+
+
+def _scan(file: io.BytesIO) -> None:
+    """Refuses a pickle by its instructions, before any of them is carried out."""
+    tuples = 0
+    for opcode, argument, position in pickletools.genops(file):
+        if opcode.name not in _INSTRUCTIONS:
+            raise pickle.UnpicklingError(f"instruction {opcode.name}")
+        # The unpickler makes room for every number below a memo number.
+        if (
+            opcode.name == "LONG_BINPUT"
+            and isinstance(argument, int)
+            and argument > (position or 0)
+        ):
+            raise pickle.UnpicklingError(f"memo number {argument}")
+        tuples += "TUPLE" in opcode.name
+        if tuples > _MAX_TUPLES:
+            raise pickle.UnpicklingError(f"more than {_MAX_TUPLES} tuples")
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, *, max_bytes: int) -> None:
+        super().__init__(file, encoding="bytes")
+        self._bytes_left = max_bytes
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("_codecs", "encode"):
+            return _StandIn(self._latin_bytes)
+        try:
+            return _STAND_INS[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+
+    def _latin_bytes(self, text: str, encoding: Any) -> bytes:
+        if encoding not in ("latin1", b"latin1"):
+            raise pickle.UnpicklingError(f"encoding {encoding!r}")
+        self._bytes_left -= len(text)  # a pickle can make the same call again and again
+        if self._bytes_left < 0:
+            raise pickle.UnpicklingError("more bytes than it holds")
+        return text.encode("latin1")
+
+
+class _StandIn:
+    """What a pickle gets instead of a global: it can be called, and not be changed."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[..., object]) -> None:
+        self._make = make
+
+    def __call__(self, *arguments: Any) -> object:
+        return self._make(*arguments)
+
+    def __setstate__(self, state: object) -> None:
+        raise pickle.UnpicklingError("it tries to change a global")
+
+
+class _Type:
+    """Stands for ``numpy.dtype``; knows the few types that label files use."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: Any, align: object = False, copy: object = True) -> None:
+        del align, copy
+        self.code = code.decode("ascii") if isinstance(code, bytes) else str(code)
+        if self.code not in (*_TYPES, "O8", "O"):
+            raise pickle.UnpicklingError(f"arrays of type {self.code!r}")
+
+    def __setstate__(self, state: Any) -> None:
+        order = state[1].decode("ascii") if isinstance(state[1], bytes) else state[1]
+        if order not in ("<", "|"):
+            raise pickle.UnpicklingError(f"byte order {order!r}")
+
+
+class _Array:
+    """Stands for an array while it is being rebuilt."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, *arguments: object) -> None:
+        del arguments  # an empty array that numpy pickles before its state
+        self.value: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, is_fortran, data = state
+        if not isinstance(kind, _Type) or is_fortran:
+            raise pickle.UnpicklingError("arrays of an unknown layout")
+        if kind.code.startswith("O"):  # numpy.save wraps a dictionary in an array of no dimension
+            if shape != () or not isinstance(data, list) or len(data) != 1:
+                raise pickle.UnpicklingError("arrays of objects")
+            self.value = data[0]
+        else:
+            self.value = _numbers(data, shape, np.dtype(_TYPES[kind.code]))
+
+
+def _numbers(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if any(size < 0 for size in shape) or len(data) != math.prod(shape) * dtype.itemsize:
+        raise pickle.UnpicklingError(f"an array of shape {shape} with {len(data)} bytes")
+    return np.frombuffer(data, dtype.newbyteorder("<")).reshape(shape)
+
+
+def _refuse(*arguments: object) -> object:
+    raise pickle.UnpicklingError(f"it calls numpy.ndarray with {len(arguments)} arguments")
+
+
+_STAND_INS = {
+    ("numpy.core.multiarray", "_reconstruct"): _StandIn(_Array),
+    ("numpy._core.multiarray", "_reconstruct"): _StandIn(_Array),
+    ("numpy", "ndarray"): _StandIn(_refuse),
+    ("numpy", "dtype"): _StandIn(_Type),
+}
+
+
+def _plain(value: Any) -> Any:
+    """The value with its stand-ins for arrays replaced by the arrays, two levels deep."""
+    if isinstance(value, _Array):
+        value = value.value
+    if isinstance(value, dict):
+        return {
+            key: item.value if isinstance(item, _Array) else item for key, item in value.items()
+        }
+    return value

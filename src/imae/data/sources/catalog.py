@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imae._registry import Catalog, Entry, Imported
-from imae.data.sources.archive import data_root
-from imae.data.sources.download import Origin, PackageOrigin
+from imae.data.sources.download import Origin, PackageOrigin, data_root
 from imae.data.sources.origins import (
     CIFAR10_ORIGINS,
     CIFAR10N_ORIGINS,

@@ -15,9 +15,9 @@ from imae._cifar_classes import (
     CIFAR100_COARSE_CLASSES,
     CIFAR100_FINE_CLASSES,
 )
-from imae.data.sources.archive import data_root
+from imae.data.sources.archive import unpickle
+from imae.data.sources.download import data_root
 from imae.data.sources.image_set import Arrays, ImageSet, Layout
-from imae.data.sources.unpickle import unpickle
 from imae.data.split import Data, Split
 from imae.errors import DataError, check_choice, import_extra
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from imae._cifar_classes import CIFAR100_COARSE_CLASSES, CIFAR100_COARSE_OF_FINE
 from imae.data.arrays import check_packing, read_header
-from imae.data.sources.archive import check_digests, data_root, places
+from imae.data.sources.archive import unpickle
 from imae.data.sources.cifar import CIFAR10, CIFAR100
-from imae.data.sources.image_set import ImageSet
-from imae.data.sources.unpickle import unpickle
+from imae.data.sources.download import data_root, places
+from imae.data.sources.image_set import ImageSet, check_digests
 from imae.data.split import Data, Split
 from imae.errors import DataError, check_choice
 

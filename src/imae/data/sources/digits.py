@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.images import ArrayImages
-from imae.data.sources.archive import check_digests, gunzip
-from imae.data.sources.image_set import Arrays, ImageSet, Layout
+from imae.data.sources.image_set import Arrays, ImageSet, Layout, check_digests
 from imae.data.split import Data, Split
 from imae.errors import DataError, import_extra
 
@@ -233,3 +233,21 @@ FASHION_MNIST = ImageSet(
     flip=True,
     system_folder="/usr/share/datasets/fashion-mnist",
 )
+
+
+def gunzip(data: bytes, *, limit: int, source: str) -> bytes:
+    """The unpacked bytes of a gzip file.
+
+    Raises:
+        DataError: If it is damaged, cut off, or unpacks to more than ``limit`` bytes.
+    """
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        unpacked = unpacker.decompress(data, limit + 1)
+    except zlib.error as error:
+        raise DataError(f"{source}: damaged gzip file ({error}): fetch it again") from error
+    if len(unpacked) > limit:
+        raise DataError(f"{source}: unpacks to more than {limit} bytes: fetch it again")
+    if not unpacker.eof:
+        raise DataError(f"{source}: the gzip file is cut off: fetch it again")
+    return unpacked

@@ -1,7 +1,8 @@
-"""Sets of small images that are decoded into memory, from whichever of their files is there."""
+"""Sets of images on disk: digests and lists of files, and small images decoded into memory."""
 
+import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.images import ArrayImages
-from imae.data.sources.archive import check_digests, data_root, places, read_archive
+from imae.data.sources.archive import read_archive
+from imae.data.sources.download import data_root, places
 from imae.data.split import Data, Split
 from imae.errors import DataError
 
@@ -171,3 +173,101 @@ def _read(path: Path, limit: int) -> bytes:
     if len(data) > limit:
         raise DataError(f"{path}: has more than {limit} bytes, which the published file does not")
     return data
+
+
+def array_digest(array: NDArray[Any]) -> str:
+    """SHA-256 of an array's type, shape and values, in hexadecimal.
+
+    Examples:
+        >>> array_digest(np.arange(3, dtype=np.uint8))[:16]
+        '1e9d5f87ad08f908'
+    """
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    digest = hashlib.sha256(f"{little.dtype.str} {little.shape}\n".encode())
+    digest.update(np.ascontiguousarray(little).data)
+    return digest.hexdigest()
+
+
+def check_digests(
+    source: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, str]
+) -> dict[str, str]:
+    """The digest of every array that has an expected one.
+
+    Args:
+        source: The file or folder that the arrays came from, for the message.
+        arrays: Decoded arrays by name.
+        expected: Published digests by name.
+
+    Raises:
+        DataError: If a digest differs.
+    """
+    found = {name: array_digest(array) for name, array in arrays.items() if name in expected}
+    for name, digest in found.items():
+        if digest != expected[name]:
+            raise DataError(
+                f"{source}: {name.replace('_', ' ')} of shape {arrays[name].shape} are not the "
+                f"published ones (sha256 {digest[:12]}, expected {expected[name][:12]}): delete "
+                "the file and fetch it again"
+            )
+    return found
+
+
+def read_names(path: Path) -> list[str]:
+    """The lines of a list of files, without empty ones.
+
+    Args:
+        path: A text file with one relative path in a line.
+
+    Raises:
+        DataError: If the list is missing, empty or not text, or a name is absolute or leads out
+            of its folder; the message names the line.
+    """
+    names = []
+    for number, line in enumerate(read_lines(path), 1):
+        if line:
+            check_relative(line, f"{path}: line {number}")
+            names.append(line)
+    if not names:
+        raise DataError(f"{path}: the list is empty")
+    return names
+
+
+def read_lines(path: Path) -> list[str]:
+    """All lines of a text file, without the white space around them.
+
+    Raises:
+        DataError: If the file is missing or not UTF-8.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path}: there is no such list: see the layout in the data set page"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not a text file (byte {error.start})") from error
+    return [line.strip() for line in text.split("\n")]
+
+
+def check_relative(name: str, source: str) -> None:
+    """Raises unless a name stays inside the folder that it is relative to.
+
+    Raises:
+        DataError: If it is absolute or has a part ``..``.
+    """
+    is_absolute = name.startswith(("/", "\\")) or name[1:2] == ":"
+    if is_absolute or "\0" in name or ".." in name.replace("\\", "/").split("/"):
+        raise DataError(f"{source}: {name!r} leads out of the folder of the data set")
+
+
+def check_files(root: Path, names: Sequence[str]) -> None:
+    """Raises unless every named file is there.
+
+    Raises:
+        DataError: With the number of missing files and the first of them.
+    """
+    missing = [name for name in names if not (root / name).is_file()]
+    if missing:
+        raise DataError(
+            f"{root}: {len(missing)} of {len(names)} images are missing, the first is {missing[0]}"
+        )

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.image_files import ImageFiles
-from imae.data.sources.archive import check_files, data_root, places, read_names
+from imae.data.sources.download import data_root, places
+from imae.data.sources.image_set import check_files, read_names
 from imae.data.split import Data, Split
 from imae.data.tracklets import Tracklets
 from imae.errors import DataError
