@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from imae.cli.app import build
@@ -71,6 +72,53 @@ def test_without_cameras_no_row_is_left_out(run, arrays, tmp_path):
     found = evaluate(**arrays, query_cameras=[0] * 6, gallery_cameras=[1] * 9)
     assert numbers(result.output, "6")[1] == f"{100 * found.mean_average_precision:.1f}"
     assert "1 queries without a match were left out" in result.output
+
+
+def test_a_page_shows_the_ranked_gallery_of_a_file_with_its_images(run, arrays, tmp_path):
+    Image.new("RGB", (90, 60), (200, 30, 30)).save(tmp_path / "red.png")
+    images = {"query_images": ["red.png"] * 6, "gallery_images": ["red.png"] * 9}
+    np.savez(tmp_path / "features.npz", **arrays, **images)
+    page = tmp_path / "page.html"
+    result = run("eval-retrieval", tmp_path / "features.npz", "--page", page)
+    assert result.exit_code == 0, result.exception
+    text = page.read_text()
+    assert text.count('src="data:image/') == 6 + sum(
+        (~((arrays["gallery_ids"] == who) & (arrays["gallery_cameras"] == camera))).sum()
+        for who, camera in zip(arrays["query_ids"], arrays["query_cameras"], strict=True)
+    )
+    again = run("eval-retrieval", tmp_path / "features.npz", "--page", page)
+    assert isinstance(again.exception, ArgumentError)
+    assert "--overwrite" in str(again.exception)
+    assert run("eval-retrieval", tmp_path / "features.npz", "--rerank").exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["../secret.png"] * 6, ": ../secret.png is not below its folder"),
+        (["/etc/passwd"] * 6, "is not below its folder"),
+        (["no.png"] * 6, "no.png"),
+        ([1] * 6, "query_images must be 6 file names"),
+        (["a.png"] * 5, "query_images must be 6 file names"),
+    ],
+)
+def test_images_that_cannot_be_shown_are_one_line(run, arrays, tmp_path, names, message):
+    arrays["query_ids"][:] = arrays["gallery_ids"][:6]
+    np.savez(tmp_path / "features.npz", **arrays, query_images=np.array(names))
+    result = run("eval-retrieval", tmp_path / "features.npz", "--page", tmp_path / "page.html")
+    assert isinstance(result.exception, DataError)
+    assert message in str(result.exception)
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_page_of_a_run_shows_its_test_rows(run, digits_run, tmp_path):
+    page = tmp_path / "page.html"
+    result = run("eval-retrieval", digits_run, "--page", page)
+    assert result.exit_code == 0, result.exception
+    text = page.read_text()
+    assert text.count('class="query"') == 40
+    assert text.count("data:image/png") >= 40 * 11
+    assert "camera" not in text
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def previews_of(config: Mapping[str, Any]) -> Previewer:
             return None
         inputs, row = places[row_id]
         try:
-            return _shown(inputs, row)
+            return row_preview(inputs, row)
         except ImaeError:  # an image that has been damaged or removed since
             return None
 
@@ -111,11 +111,16 @@ def _texts(name: str, options: Mapping[str, Any]) -> dict[str, str]:
     return dict(zip(ids, texts, strict=True))
 
 
-def _shown(inputs: Inputs, row: int) -> Preview | None:
+def row_preview(inputs: Inputs, row: int) -> Preview | None:
+    """The preview of a row of these inputs; None if there is nothing to show.
+
+    Raises:
+        DataError: If its image cannot be read.
+    """
     if isinstance(inputs, ImageFiles):
-        return _picture(decode(inputs.root / inputs.names[row], size=_SIDE))
+        return picture_preview(decode(inputs.root / inputs.names[row], size=_SIDE))
     if isinstance(inputs, ArrayImages):
-        return _picture(_from_pixels(inputs.pixels[row]))
+        return picture_preview(_from_pixels(inputs.pixels[row]))
     if isinstance(inputs, Table):
         return Preview(cells=_cells(inputs, row))
     return None
@@ -129,7 +134,8 @@ def _from_pixels(pixels: NDArray[np.uint8]) -> Any:
     return library.fromarray(pixels.mean(axis=0).astype(np.uint8))
 
 
-def _picture(image: Any) -> Preview:
+def picture_preview(image: Any) -> Preview:
+    """The preview of an image of Pillow, made smaller in place."""
     is_small = max(image.size) <= 64
     image.thumbnail((_SIDE, _SIDE))
     if is_small:

@@ -38,11 +38,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "export": ("predict:export", "Write the network of a run for use without imae."),
     "eval-retrieval": (
-        "predict:eval_retrieval",
+        "evaluate:eval_retrieval",
         "Rank a gallery for every query by cosine similarity: mAP and CMC.",
     ),
     "eval-robust": (
-        "predict:eval_robust",
+        "evaluate:eval_robust",
         "Perturb the test images of a run to mislead its network, and measure the accuracy.",
     ),
     "curves": (

@@ -1,11 +1,15 @@
-"""Options that commands share: settings, and outputs that must not overwrite inputs."""
+"""What commands share: options, settings, outputs that must not overwrite inputs, a bar."""
 
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from imae.errors import ArgumentError
 
@@ -83,3 +87,19 @@ def gather_settings(
         if is_replaced and isinstance(budget, dict):
             budget.pop(other, None)
     return with_values(with_settings(content, settings or ()), flags)
+
+
+@contextmanager
+def progress_bar(unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, from the first report on."""
+    bar = Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
+    task = bar.add_task(unit, total=None)
+
+    def show(done: int, total: int) -> None:
+        bar.start()  # not before: features of a frozen network have a bar of their own
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield show
+    finally:
+        bar.stop()

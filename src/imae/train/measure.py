@@ -56,7 +56,6 @@ def evaluate_retrieval(
         progress: Called with the frames that are done and all frames.
 
     Raises:
-        ArgumentError: If an option cannot be used.
         DataError: If there is no trained run, or its data has neither tracklets nor test rows.
 
     Examples:
@@ -76,10 +75,7 @@ def evaluate_retrieval(
         cosine similarity).
     """
     run = run if isinstance(run, Run) else Run(run)
-    network = load_network(run, which)
-    tracklets = _tracklets(run, root)
-    frames = Unlabelled(tracklets.frames, position_ids(len(tracklets.frames)))
-    features = tracklet_features(run, network, prepare_rows(run, frames), tracklets, progress)
+    tracklets, features = tracklet_rows(run, which=which, root=root, progress=progress)
     query, gallery = tracklets.query_rows, tracklets.gallery_rows
     identities, cameras = tracklets.person_ids, tracklets.cameras
     return evaluate(
@@ -94,12 +90,23 @@ def evaluate_retrieval(
     )
 
 
-def store_retrieval(run: Run, found: Retrieval) -> None:
-    """Writes the measures of the final weights into the run folder, where tables find them.
+def tracklet_rows(
+    run: Run,
+    *,
+    which: str = "final",
+    root: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> tuple[Tracklets, NDArray[np.float64]]:
+    """The tracklets of a run's data, and the feature of each; see ``evaluate_retrieval``."""
+    network = load_network(run, which)
+    tracklets = _tracklets(run, root)
+    frames = Unlabelled(tracklets.frames, position_ids(len(tracklets.frames)))
+    features = tracklet_features(run, network, prepare_rows(run, frames), tracklets, progress)
+    return tracklets, features
 
-    Raises:
-        ImaeError: If the file cannot be written.
-    """
+
+def store_retrieval(run: Run, found: Retrieval) -> None:
+    """Writes the measures of the final weights into the run folder, where tables find them."""
     content = {
         "mean_average_precision": found.mean_average_precision,
         "cmc": {str(rank): share for rank, share in found.cmc.items()},

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+
+from imae.metrics.retrieval import JUNK, evaluate, normalise, similarities
+from imae.report.retrieval import Compared, ranked_query, worst_queries, write_queries
+
+QUERIES = np.array([[1.0, 0.0], [0.0, 1.0]])
+GALLERY = np.array([[1.0, 0.1], [0.9, 0.3], [0.5, 0.5], [0.2, 1.0], [1.0, 0.0]])
+IDS = np.array([7, 8, 7, 8, JUNK])
+CAMERAS = np.array([1, 1, 2, 2, 1])
+
+
+def rows(ids, cameras, picture=lambda _: None):
+    return Compared(np.array(ids), np.array(cameras), picture)
+
+
+@pytest.fixture
+def found():
+    return evaluate(QUERIES, GALLERY, [7, 8], IDS, [1, 3], CAMERAS)
+
+
+def similarity(row):
+    return similarities(normalise(QUERIES[[row]]), GALLERY)[0]
+
+
+def test_the_ranking_is_that_of_the_protocol(found):
+    queries, gallery = rows([7, 8], [1, 3]), rows(IDS, CAMERAS)
+    first = ranked_query(found, queries, gallery, 0, similarity(0))
+    # Row 0 is of the query's own camera, row 4 is junk.
+    assert [(hit.row, hit.is_right) for hit in first.hits] == [(1, False), (2, True), (3, False)]
+    assert [hit.rank for hit in first.hits] == [1, 2, 3]
+    assert first.average_precision == 0.5
+    second = ranked_query(found, queries, gallery, 1, similarity(1))
+    assert [hit.row for hit in second.hits] == [3, 2, 1, 0]
+    assert found.first_match.tolist() == [2, 1]
+
+
+def test_the_worst_come_first_and_those_without_a_match_last():
+    found = evaluate(QUERIES[[1, 0, 0]], GALLERY, [8, 9, 7], IDS, [3, 1, 1], CAMERAS)
+    assert worst_queries(found) == [2, 0, 1]
+
+
+def test_a_late_match_is_shown_behind_the_first_ten():
+    gallery = np.stack([np.ones(15), np.linspace(0, 1, 15)], axis=1)
+    ids = np.array([1] * 14 + [7])
+    found = evaluate([[1.0, 0.0]], gallery, [7], ids, [0], np.ones(15, int))
+    values = similarities(normalise([[1.0, 0.0]]), gallery)[0]
+    query = ranked_query(found, rows([7], [0]), rows(ids, np.ones(15, int)), 0, values)
+    assert len(query.hits) == 10
+    assert query.late is not None
+    assert query.late.rank == found.first_match[0] == 15
+
+
+def test_the_page_is_escaped_and_loads_nothing(found, tmp_path):
+    hostile = "<script>alert(1)</script>"
+    picture = 'data:image/png;base64,AAAA"><script>alert(2)</script>'
+    path = write_queries(
+        found,
+        rows([7, 8], [1, 3], lambda _: picture),
+        rows(IDS, CAMERAS),
+        similarity,
+        tmp_path / "page.html",
+        title=hostile,
+    )
+    text = path.read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "default-src &#39;none&#39;" in text
+    assert "img-src data:" in text
+    assert text.index("Query 0:") < text.index("Query 1:")
