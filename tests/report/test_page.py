@@ -276,13 +276,15 @@ def test_scrolling_boxes_can_be_reached_by_keyboard(compared):
 def lint(template):
     """What a template must not hold: anything that could let a string become markup."""
     problems = re.findall(r"\|\s*safe\b|Markup|autoescape|xmlattr|urlize", template)
-    problems += re.findall(r"\b(?:href|src|srcset|style|on\w+|action)\s*=", template)
+    # An image must pass the filter that lets nothing but embedded images through.
+    images = re.sub(r'<img src="\{\{ [\w.]+\|image \}\}"', "<img", template)
+    problems += re.findall(r"\b(?:href|src|srcset|style|on\w+|action)\s*=", images)
     problems += re.findall(r'[\w-]+=\{\{|[\w-]+=[^\s"\'>{]+(?=[\s>])', tags_of(template))
     for body in re.findall(r"<script[^>]*>(.*?)</script>", template, flags=re.DOTALL):
         if not re.fullmatch(r'\{% include "page\.js" %\}|\{\{ [\w.]+\|tojson \}\}', body):
             problems.append(body)
     for body in re.findall(r"<style[^>]*>(.*?)</style>", template, flags=re.DOTALL):
-        if body != '{% include "page.css" %}':
+        if not re.fullmatch(r'\{% include "\w+\.css" %\}', body):
             problems.append(body)
     return problems
 
@@ -307,6 +309,8 @@ def test_templates_let_no_string_become_markup(template):
         "{{ name | safe }}",
         "{% autoescape false %}",
         '<a href="{{ name }}">',
+        '<img src="{{ name }}">',
+        '<img src="{{ name }}{{ name|image }}">',
         '<p style="color: {{ name }}">',
         '<p onclick="{{ name }}">',
         "<p class={{ name }}>",
@@ -320,7 +324,7 @@ def test_the_lint_can_fail(bad):
     assert lint(bad) != []
 
 
-@pytest.mark.parametrize("name", ["page.js", "page.css"])
+@pytest.mark.parametrize("name", ["page.js", "page.css", "queries.css"])
 def test_script_and_style_are_plain_text_for_the_template_engine(name):
     text = (TEMPLATES / name).read_text("utf-8")
     assert not re.search(r"\{\{|\{%|\{#|</", text)

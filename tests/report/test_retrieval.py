@@ -51,20 +51,37 @@ def test_a_late_match_is_shown_behind_the_first_ten():
     assert query.late.rank == found.first_match[0] == 15
 
 
-def test_the_page_is_escaped_and_loads_nothing(found, tmp_path):
-    hostile = "<script>alert(1)</script>"
-    picture = 'data:image/png;base64,AAAA"><script>alert(2)</script>'
+def page(found, tmp_path, *, picture):
     path = write_queries(
         found,
         rows([7, 8], [1, 3], lambda _: picture),
         rows(IDS, CAMERAS),
         similarity,
         tmp_path / "page.html",
-        title=hostile,
+        title="<script>alert(1)</script>",
     )
-    text = path.read_text()
+    return path.read_text()
+
+
+def test_the_page_is_escaped_and_loads_nothing(found, tmp_path):
+    text = page(found, tmp_path, picture="data:image/png;base64,AAAA")
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)" in text
     assert "default-src &#39;none&#39;" in text
     assert "img-src data:" in text
+    assert text.count('src="data:image/png;base64,AAAA"') == 2
     assert text.index("Query 0:") < text.index("Query 1:")
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        'data:image/png;base64,AAAA"><script>alert(2)</script>',
+        "javascript:alert(3)",
+        "data:text/html;base64,AAAA",
+        "https://example.org/a.png",
+    ],
+)
+def test_an_address_that_is_not_an_embedded_image_is_refused(found, tmp_path, picture):
+    with pytest.raises(ValueError, match="not an image"):
+        page(found, tmp_path, picture=picture)

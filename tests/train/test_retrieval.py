@@ -63,7 +63,7 @@ def test_the_measure_is_that_of_the_tracklets_of_a_set(run, monkeypatch):
     tracklets = Tracklets(
         test.inputs, rows, rows + 5, rows % 9, rows % 2 + 1, is_query=rows % 3 == 0
     )
-    monkeypatch.setattr("imae.train.retrieval.load_tracklets", lambda *_, **__: tracklets)
+    monkeypatch.setattr("imae.train.measure.load_tracklets", lambda *_, **__: tracklets)
     features = np.stack([plain_features(run, np.arange(row, row + 5)).mean(axis=0) for row in rows])
     chosen = tracklets.query_rows
     expected = evaluate(

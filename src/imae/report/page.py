@@ -4,6 +4,7 @@ import base64
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from imae.report.read import RunRecord, flatten, shared
 
 _NUM_NUMBERS = 20  # rows of the table behind a figure
 _VALUE_LENGTH = 300  # characters of a setting
+_IMAGE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/]+=*")
 
 
 def write_report(runs: Sequence[RunRecord], out: str | os.PathLike[str]) -> Path:
@@ -96,8 +98,15 @@ def build_environment(*packages: str) -> Any:
         keep_trailing_newline=True,  # the hashes are of the files as they are
         finalize=_shown,
     )
-    environment.filters.update(percent=percent, duration=duration)
+    environment.filters.update(percent=percent, duration=duration, image=_image)
     return environment
+
+
+def _image(address: str) -> str:
+    """The address of an image, which must hold the image itself."""
+    if not _IMAGE.fullmatch(address):
+        raise ValueError(f"not an image: {address[:40]!r}")
+    return address
 
 
 def _shown(value: object) -> object:
