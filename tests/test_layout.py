@@ -28,7 +28,7 @@ LAYERS = {
     "report": 5,
     "audit": 6,  # its page is built with the report's parts
     "recipes": 6,
-    "integrations": 6,
+    "integrations": 7,  # they end in an audit
     "cli": 7,
 }
 # Words that would run code from data, or draw from a generator nobody seeded.

@@ -2,8 +2,10 @@
 
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +18,18 @@ from imae.audit.evidence import (
     certain,
     likely_classes,
     of_run,
+    voted_classes,
 )
 from imae.audit.result import Audit
-from imae.audit.scores import compressed, duplicates, nearest, neighbour_disbelief
+from imae.audit.scores import (
+    compressed,
+    duplicates,
+    mean_disbelief,
+    nearest,
+    neighbour_disbelief,
+)
 from imae.errors import ArgumentError, DataError, check_interval
-from imae.records import RunFolder
+from imae.records import EpochDynamics, RunFolder
 
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
@@ -29,10 +38,13 @@ _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Source: TypeAlias = (
+    str | os.PathLike[str] | RunFolder | NDArray[np.floating] | Sequence[EpochDynamics]
+)
 
 
 def audit(
-    source: "str | os.PathLike[str] | RunFolder | NDArray[np.floating] | None",
+    source: Source | None,
     *,
     given: NDArray[np.integer] | None = None,
     features: NDArray[np.floating] | None = None,
@@ -48,14 +60,15 @@ def audit(
 
     Args:
         source: A run folder; probabilities of every class, shape (N, C), rows summing to one,
-            best of rows that the model was not trained on; or None, to judge by features only.
-        given: Given labels, shape (N,), for probabilities and features; a run brings its own.
+            best of rows that the model was not trained on; the dynamics of a training, an
+            ``imae.records.EpochDynamics`` for each epoch; or None, to judge by features only.
+        given: Given labels, shape (N,); only a run brings its own.
         features: Shape (N, F). For a run in the order of the result's ``row_ids``; by default the
             frozen features that it was trained on, if any.
         precision: Flag as many rows as keep this *estimated* share of wrong labels among them;
             by default as many rows as labels are estimated to be wrong.
-        row_ids: Ids of the rows, for probabilities and features; by default their positions.
-        class_names: Names of the classes, for probabilities and features; by default numbers.
+        row_ids: Ids of the rows, unless a run is judged; by default their positions.
+        class_names: Names of the classes, unless a run is judged; by default numbers.
 
     Raises:
         ArgumentError: If an option does not fit.
@@ -75,7 +88,7 @@ def audit(
     """
     if precision is not None:
         check_interval("precision", precision, low=0, high=1, open_low=True)
-    if source is None or isinstance(source, np.ndarray):
+    if not isinstance(source, str | os.PathLike | RunFolder):
         evidence = _of_arrays(source, given, features, row_ids, class_names)
     else:
         if not (given is None and row_ids is None and class_names is None):
@@ -91,30 +104,29 @@ def audit(
 
 
 def _of_arrays(
-    probabilities: NDArray[np.floating] | None,
+    judged_by: NDArray[np.floating] | Sequence[EpochDynamics] | None,
     given: NDArray[np.integer] | None,
     features: NDArray[np.floating] | None,
     row_ids: NDArray[np.str_] | None,
     class_names: tuple[str, ...] | None,
 ) -> Evidence:
-    """The evidence of probabilities, or of features only; the arguments are those of `audit`.
+    """The evidence of probabilities, dynamics or features; the arguments are those of `audit`.
 
     Raises:
         ArgumentError: If something is missing.
         DataError: If arrays do not match.
     """
     if given is None:
-        raise ArgumentError("given: probabilities and features need the given labels beside them")
+        raise ArgumentError("given: without a run the given labels are needed")
     if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
         raise DataError(f"given must be integers of shape (N,), got {given.dtype} {given.shape}")
     labels = given.astype(np.int64)
-    if probabilities is None:
-        if features is None:
-            raise ArgumentError("give a run, probabilities or features to judge by")
-        num_classes = max(int(labels.max()) + 1, len(class_names or ()), 2)
-    else:
-        _check_probabilities(probabilities, len(labels))
-        num_classes = probabilities.shape[1]
+    num_classes = max(int(labels.max()) + 1, len(class_names or ()), 2)
+    if isinstance(judged_by, np.ndarray):
+        _check_probabilities(judged_by, len(labels))
+        num_classes = judged_by.shape[1]
+    elif judged_by is None and features is None:
+        raise ArgumentError("give a run, probabilities or features to judge by")
     if labels.min() < 0 or labels.max() >= num_classes:
         raise DataError(f"given must be in [0, {num_classes}), got {labels.min()}..{labels.max()}")
     names = class_names or tuple(map(str, range(num_classes)))
@@ -123,16 +135,21 @@ def _of_arrays(
     ids = np.arange(len(labels)).astype(str) if row_ids is None else row_ids
     if len(ids) != len(labels):
         raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
-    if probabilities is None:
+    if isinstance(judged_by, np.ndarray):
+        disbelief = 1 - judged_by[np.arange(len(labels)), labels].astype(np.float64)
+        classes = likely_classes(judged_by)
+    elif judged_by is not None:
+        disbelief = mean_disbelief(judged_by)
+        if len(disbelief) != len(labels):
+            raise DataError(f"the dynamics have {len(disbelief)} rows, given has {len(labels)}")
+        classes = voted_classes(judged_by, num_classes)
+    else:
         assert features is not None
         near, similarity = nearest(compressed(features), 2 * NEIGHBOURS)
         disbelief = neighbour_disbelief(labels, near, similarity)
         # Neighbours vote with what their own neighbours say: their labels may be wrong.
         classes = certain(labels, num_classes).mixed(near, weight=1.0)
         classes = certain(classes.classes[:, 0], num_classes).mixed(near)
-    else:
-        disbelief = 1 - probabilities[np.arange(len(labels)), labels].astype(np.float64)
-        classes = likely_classes(probabilities)
     return Evidence(ids, labels, names, disbelief, classes, np.ones(len(labels), bool))
 
 

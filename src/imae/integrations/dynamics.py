@@ -1,0 +1,307 @@
+"""What a training outside of `imae.train` shows of every row, for the audit."""
+
+import copy
+import itertools
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from imae.curves import Curve
+from imae.errors import DataError, check_integer
+from imae.losses.margin import margin, precise, weight_at_margin
+from imae.methods.loss_method import CurveMethod, check_output_step
+from imae.methods.method import Rows
+from imae.records import EpochDynamics, RunFolder, RunLabels
+from imae.records.files import check_free
+from imae.train.config import FROM_PYTHON
+from imae.train.dynamics import Dynamics
+from imae.train.settings import build_config
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a `Learner` is trained on.
+
+    Args:
+        inputs: Gives the rows at some positions, shape (B, F).
+        target: Given labels of all rows, shape (N,).
+        weight: How much each row counts, shape (N,).
+        held: Positions of rows that only decide when to stop, shape (M,); may be empty.
+        batch_size: Rows of a step.
+        max_epochs: Epochs at most.
+        patience: Epochs without a better accuracy on the rows held out after which it ends.
+    """
+
+    inputs: Callable[[Ints], Tensor]
+    target: Tensor
+    weight: Tensor
+    held: Ints
+    batch_size: int
+    max_epochs: int
+    patience: int
+
+
+class Learner:
+    """A small network for rows of numbers, with its loss and its optimiser, without a run folder.
+
+    Args:
+        widths: Columns, then the units of each hidden layer.
+        num_classes: Number of classes C.
+        method: The loss; its cap becomes the last step of the network.
+        lr: Step size of Adam.
+        weight_decay: Weight decay.
+        dtype: Of the rows and the weights.
+        seed: Seed of the first weights; the global generator is left alone.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        num_classes: int,
+        method: CurveMethod,
+        *,
+        lr: float,
+        weight_decay: float,
+        dtype: torch.dtype,
+        seed: int,
+    ) -> None:
+        output = method.output()
+        check_output_step(output, num_classes)
+        layers: list[nn.Module] = []
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            for inputs, outputs in itertools.pairwise(widths):
+                layers += [nn.Linear(inputs, outputs), nn.LayerNorm(outputs), nn.ReLU()]
+            layers.append(nn.Linear(widths[-1], num_classes))
+        self.network = nn.Sequential(*layers, *([] if output is None else [output])).to(dtype)
+        self.method = method.to(dtype)
+        self.dtype = dtype
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(), lr=lr, weight_decay=weight_decay
+        )
+
+    def fit(self, training: Training, generator: np.random.RandomState) -> list[EpochDynamics]:
+        """Trains, and gives what each epoch has shown of every row.
+
+        The step size falls linearly to 0. With rows held out, the weights that predict the most of
+        their given labels are kept.
+        """
+        number, held = len(training.target), training.held
+        trained = np.setdiff1d(np.arange(number), held)
+        steps = training.max_epochs * math.ceil(len(trained) / training.batch_size)
+        schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, 0.0, steps)
+        epochs: list[EpochDynamics] = []
+        best, best_epoch, best_state = -math.inf, 0, self.network.state_dict()
+        while len(epochs) < training.max_epochs and len(epochs) - best_epoch < training.patience:
+            dynamics = Dynamics(number)
+            for rows in shuffled_batches(trained, training.batch_size, generator):
+                target, weight = training.target[rows], training.weight[rows]
+                logits = self._step(training.inputs(rows), target, weight)
+                schedule.step()
+                observe(dynamics, torch.from_numpy(rows), logits, target, self.method.curve)
+            if len(held):
+                target, weight = training.target[held], training.weight[held]
+                logits = self.logits(training.inputs(held))
+                observe(dynamics, torch.from_numpy(held), logits, target)
+                right = float((logits.argmax(1) == target).to(weight) @ weight)
+                if right > best:
+                    best, best_epoch = right, len(epochs) + 1
+                    best_state = copy.deepcopy(self.network.state_dict())
+            else:
+                best_epoch = len(epochs) + 1
+            epochs.append(Dynamics.record(dynamics.state()))
+        if len(held):
+            self.network.load_state_dict(best_state)
+        return epochs
+
+    def _step(self, inputs: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        """One step on a batch; gives the logits from before it, shape (B, C)."""
+        logits: Tensor = self.network(inputs.to(self.dtype))
+        losses = self.method(Rows(logits, target, target, weight=weight))
+        total = weight.sum()
+        if float(total) > 0:
+            self.optimizer.zero_grad()
+            ((losses * weight).sum() / total).backward()
+            self.optimizer.step()
+        return logits.detach()
+
+    @torch.no_grad()
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Logits of rows that are not trained on, shape (B, C)."""
+        logits: Tensor = self.network(inputs.to(self.dtype))
+        return logits
+
+
+def shuffled_batches(rows: Ints, size: int, generator: np.random.RandomState) -> Iterator[Ints]:
+    """The rows in random order, in batches of nearly one size; in their order if they are one."""
+    if len(rows) <= size:
+        yield rows
+    else:
+        yield from np.array_split(generator.permutation(rows), math.ceil(len(rows) / size))
+
+
+def observe(
+    dynamics: Dynamics, rows: Tensor, logits: Tensor, target: Tensor, curve: Curve | None = None
+) -> None:
+    """Adds a batch to the dynamics of an epoch; the weight is NaN if the curve is not known."""
+    wide = precise(logits.detach())
+    m = margin(wide, target)
+    weight = torch.full_like(m, math.nan) if curve is None else weight_at_margin(m, curve)
+    dynamics.update(rows, wide, m, weight)
+
+
+class Recorder:
+    """Writes the dynamics of any training loop into a run folder that ``imae audit`` reads.
+
+    With ``torch.distributed`` every process records the rows that it sees, all of them call
+    ``end_epoch`` and ``finish``, and the first one writes.
+
+    Args:
+        out: Folder to write; it must not exist or be empty.
+        num_rows: Number N of training rows; a row is a position in [0, N).
+        given: Given labels, shape (N,), integers; by default those of the batches.
+        row_ids: Names of the rows, by default their positions.
+        class_names: Names of the classes, by default numbers.
+        name: Name of the data, for reports.
+        method: Name of the loss in ``imae list methods``, for reports.
+
+    Raises:
+        ArgumentError: If the folder is not empty.
+
+    Examples:
+        >>> import tempfile
+        >>> from imae.audit import audit
+        >>> given = torch.tensor([0, 1] * 20)
+        >>> logits = 4 * torch.nn.functional.one_hot(given).float()
+        >>> logits[0] = logits[0].flip(0)                    # the network contradicts one label
+        >>> recorder = Recorder(tempfile.mkdtemp(), 40)
+        >>> recorder.update(torch.arange(40), logits, given)
+        >>> recorder.end_epoch()
+        >>> recorder.finish()
+        >>> audit(recorder.folder).order()[0].item()
+        0
+    """
+
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        num_rows: int,
+        *,
+        given: "NDArray[np.integer] | Tensor | None" = None,
+        row_ids: Sequence[object] | None = None,
+        class_names: Sequence[str] | None = None,
+        name: str = "data",
+        method: str = "imae",
+    ) -> None:
+        check_integer("num_rows", num_rows, low=1)
+        self.folder = RunFolder(out)
+        self._row_ids = range(num_rows) if row_ids is None else row_ids
+        self._given = torch.full((num_rows,), -1) if given is None else torch.as_tensor(given)
+        for what, number in (("given", len(self._given)), ("row_ids", len(self._row_ids))):
+            if number != num_rows:
+                raise DataError(f"{what}: {number} values for {num_rows} rows")
+        self._class_names = class_names
+        self._settings = build_config(
+            {
+                "data": {"name": name, "from_python": True},
+                "model": {"name": f"{FROM_PYTHON}network"},
+                "method": {"name": method},
+            }
+        ).model_dump(mode="json")
+        self._dynamics: Dynamics | None = None
+        self._num_classes, self._steps, self._start = 2, 0, time.monotonic()
+        if _rank() == 0:
+            check_free(self.folder.path)
+
+    def update(self, rows: Tensor, logits: Tensor, target: Tensor | None = None) -> None:
+        """Takes in a batch of the training pass.
+
+        Args:
+            rows: Positions of the rows, shape (B,).
+            logits: Unnormalised scores, shape (B, C).
+            target: Given labels, shape (B,); not needed if they were given at the start.
+
+        Raises:
+            DataError: If shapes do not match, a row is out of range, or has another label.
+        """
+        number = len(self._given)
+        if logits.dim() != 2 or rows.shape != logits.shape[:1]:
+            raise DataError(
+                f"logits must be of shape (B, C) and rows of shape (B,), got "
+                f"{tuple(logits.shape)} and {tuple(rows.shape)}"
+            )
+        rows = rows.detach().cpu().long()
+        if int(rows.min()) < 0 or int(rows.max()) >= number:
+            raise DataError(f"rows must be in [0, {number}), got {rows.min()}..{rows.max()}")
+        if target is not None:
+            labels, known = target.detach().cpu().long(), self._given[rows]
+            if bool(((known >= 0) & (known != labels)).any()):
+                raise DataError("a row has another label than before; are these row numbers?")
+            self._given[rows] = labels
+        if self._dynamics is None:
+            self._dynamics = Dynamics(number)
+        self._num_classes = max(self._num_classes, logits.shape[1])
+        self._steps += 1
+        observe(self._dynamics, rows, logits.detach().cpu(), self._given[rows])
+
+    def end_epoch(self) -> None:
+        """Writes what the epoch has shown; nothing if it has shown no row."""
+        dynamics = self._dynamics or Dynamics(len(self._given))
+        state = torch.cat([dynamics.state(), self._given.unsqueeze(0).float()])
+        whole, *others = _of_all_processes(state)
+        for other in others:  # a row that two processes have seen is taken from one of them
+            whole = torch.where(other[3] > 0, other, whole)
+            self._given = torch.maximum(self._given, other[4].long())
+        self._dynamics = None
+        if _rank() == 0 and bool((whole[3] > 0).any()):
+            self._write(Dynamics.record(whole[:4]).predicted, whole[:4])
+
+    def _write(self, predicted: NDArray[np.int32], state: Tensor) -> None:
+        folder, given = self.folder, self._given.numpy()
+        names = self._class_names or [str(number) for number in range(self._num_classes)]
+        ids = np.array([str(each) for each in self._row_ids])
+        known = np.maximum(given, 0)  # a row that was not seen yet has no label yet
+        folder.write_labels(RunLabels(ids, known, np.array(names)))
+        epoch = len(folder.epochs()) + 1
+        folder.write_dynamics(epoch, Dynamics.record(state))
+        is_seen = predicted >= 0
+        accuracy = float((predicted == given)[is_seen].mean())
+        seconds = time.monotonic() - self._start
+        row = {"step": self._steps, "epoch": epoch, "seconds": seconds, "train_accuracy": accuracy}
+        folder.append_history(row)
+        folder.write_config(self._settings)
+
+    def finish(self) -> None:
+        """Says in the folder that the training is over."""
+        history = self.folder.history() if _rank() == 0 else []
+        if history:
+            final = history[-1]
+            numbers = {"steps": final["step"], "seconds": final["seconds"], "status": "finished"}
+            self.folder.write_result({"best": final, "best_test": None, "final": final, **numbers})
+
+
+def _rank() -> int:
+    return torch.distributed.get_rank() if _is_distributed() else 0
+
+
+def _is_distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _of_all_processes(state: Tensor) -> list[Tensor]:
+    if not _is_distributed():
+        return [state]
+    is_on_device = torch.distributed.get_backend() == "nccl"
+    mine = state.cuda() if is_on_device else state
+    states = [torch.empty_like(mine) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(states, mine)
+    return [each.cpu() for each in states]

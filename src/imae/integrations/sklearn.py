@@ -1,0 +1,242 @@
+"""Robust classification as a scikit-learn estimator: arrays in, labels and suspect rows out."""
+
+import math
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from imae.audit import audit
+from imae.curves import IMAE, Curve, parse_curve
+from imae.errors import ArgumentError, DataError, check_integer, check_interval, import_extra
+from imae.integrations.auditor import LabelAuditor as LabelAuditor
+from imae.integrations.dynamics import Learner, Training
+from imae.losses import AutoT
+from imae.methods.loss_method import CurveMethod
+from imae.records import EpochDynamics
+
+import_extra("sklearn", extra="data")
+
+from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
+from sklearn.exceptions import ConvergenceWarning  # noqa: E402
+from sklearn.model_selection import train_test_split  # noqa: E402
+from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.validation import (  # noqa: E402
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+_MANY_ROWS = 1000  # from here on "auto" holds rows out for early stopping
+_AT_ONCE = 8192  # rows of a prediction
+_TYPES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+
+Ints = NDArray[np.int64]
+
+
+class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A neural network for rows of numbers that tolerates wrong labels, and names them.
+
+    Parameters that ``sklearn.neural_network.MLPClassifier`` has too mean what they mean there.
+    Rows should be scaled, for example by ``StandardScaler``; sparse rows are taken as they are.
+
+    If there are at most ``batch_size`` rows, every step sees all of them and a row of weight k
+    counts exactly as k copies of it; with more rows it does so on average.
+
+    Args:
+        loss: A curve by its name, such as ``"imae"`` or ``"gce:q=0.5"``, or from ``imae.curves``.
+        T: The parameter of IMAE; "auto" lets it follow the training (``imae.losses.AutoT``).
+        cap: Largest probability that the network gives a class, in (1 / C, 1); None for no cap.
+        hidden_layer_sizes: Units of each hidden layer; () for a linear classifier.
+        alpha: Weight decay.
+        batch_size: Rows of a step.
+        learning_rate_init: Step size of Adam; it falls linearly to 0 within ``max_iter`` epochs.
+        max_iter: Epochs at most.
+        early_stopping: Whether rows are held out, and training ends when the accuracy on their
+            given labels no longer rises; "auto" does so from 1,000 rows on.
+        validation_fraction: Part of the rows that is held out.
+        n_iter_no_change: Epochs without a rise after which training ends.
+        random_state: Seed of the first weights, the order of rows and the rows held out.
+
+    Attributes:
+        classes_: The labels, shape (C,).
+        n_features_in_: Number of columns.
+        n_iter_: Epochs that were trained.
+        network_: The network, a ``torch.nn.Module`` whose last step is the cap.
+        label_quality_: Probability of each given label, averaged over the epochs, shape (N,):
+            the lower, the more suspect.
+        wrong_probability_: Estimated probability that each label is wrong, shape (N,).
+        suspect_rows_: Positions of the rows to look at, most suspect first.
+        suggested_labels_: The most likely right label of every row, shape (N,).
+        noise_rate_: Estimated share of wrong labels; NaN if the network has learned nothing.
+
+    Examples:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import StandardScaler
+        >>> X, y = load_iris(return_X_y=True)
+        >>> y[:5] = 2                                        # five wrong labels
+        >>> model = make_pipeline(StandardScaler(), IMAEClassifier(random_state=0)).fit(X, y)
+        >>> sorted(model[-1].label_quality_.argsort()[:5].tolist())
+        [0, 1, 2, 3, 4]
+        >>> model[-1].suggested_labels_[:5].tolist()
+        [0, 0, 0, 0, 0]
+    """
+
+    def __init__(
+        self,
+        loss: str | Curve = "imae",
+        *,
+        T: float | Literal["auto"] = "auto",
+        cap: float | None = 0.75,
+        hidden_layer_sizes: tuple[int, ...] = (100,),
+        alpha: float = 1e-4,
+        batch_size: int = 256,
+        learning_rate_init: float = 0.01,
+        max_iter: int = 100,
+        early_stopping: bool | Literal["auto"] = "auto",
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        random_state: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.T = T
+        self.cap = cap
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "IMAEClassifier":
+        """Trains on rows and their given labels, and judges the labels.
+
+        Args:
+            X: Rows, shape (N, F): array, frame or sparse matrix.
+            y: Given labels, shape (N,).
+            sample_weight: How much each row counts, shape (N,).
+
+        Raises:
+            ValueError: If a parameter, the rows or the labels cannot be used.
+        """
+        X, y, weight = self._checked(X, y, sample_weight)
+        self.classes_, given = np.unique(y, return_inverse=True)
+        generator = check_random_state(self.random_state)
+        learner = self._learner = self._build(X, int(generator.randint(2**31)))
+        self.network_ = learner.network
+        training = Training(
+            inputs=lambda rows: _tensor(X[rows]),
+            target=torch.from_numpy(given),
+            weight=weight,
+            held=self._held_out(given, generator),
+            batch_size=self.batch_size,
+            max_epochs=self.max_iter,
+            patience=self.n_iter_no_change,
+        )
+        epochs = learner.fit(training, generator)
+        self.n_iter_ = len(epochs)
+        self._judge(epochs, given)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating]:
+        """Probability of every class, shape (N, C); none is above the cap."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, **_TYPES)
+        parts = (_tensor(X[i : i + _AT_ONCE]) for i in range(0, X.shape[0], _AT_ONCE))
+        return np.concatenate([self._learner.logits(part).softmax(1).numpy() for part in parts])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Most likely label of every row, shape (N,)."""
+        likeliest = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[likeliest])
+
+    def _checked(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[Any, NDArray[Any], Tensor]:
+        for name in ("batch_size", "max_iter", "n_iter_no_change"):
+            check_integer(name, getattr(self, name), low=1)
+        check_interval("alpha", self.alpha, low=0, open_high=True)
+        check_interval("learning_rate_init", self.learning_rate_init, low=0, open_low=True)
+        fraction = self.validation_fraction
+        check_interval(
+            "validation_fraction", fraction, low=0, high=1, open_low=True, open_high=True
+        )
+        if self.early_stopping not in (True, False, "auto"):
+            raise ArgumentError(
+                f"early_stopping must be a truth value or 'auto', got {self.early_stopping!r}"
+            )
+        X, y = validate_data(self, X, y, **_TYPES)
+        check_classification_targets(y)
+        weight = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        if not weight.any():
+            raise DataError("sample_weight: at least one row must count")
+        return X, np.asarray(y), torch.from_numpy(weight.copy())
+
+    def _build(self, X: Any, seed: int) -> Learner:
+        number = len(self.classes_)
+        if number < 2:
+            raise DataError(f"there must be two classes or more, got one class: {self.classes_}")
+        curve: Curve | AutoT = self.loss if isinstance(self.loss, Curve) else parse_curve(self.loss)
+        if self.loss == IMAE.name:
+            curve = AutoT(self.cap or 1.0) if self.T == "auto" else IMAE(self.T)
+        return Learner(
+            (X.shape[1], *self.hidden_layer_sizes),
+            number,
+            CurveMethod(curve, normalize="chance", cap=self.cap),
+            lr=self.learning_rate_init,
+            weight_decay=self.alpha,
+            dtype=torch.from_numpy(np.empty(0, X.dtype)).dtype,
+            seed=seed,
+        )
+
+    def _held_out(self, given: Ints, generator: np.random.RandomState) -> Ints:
+        """Positions of rows that only decide when to stop."""
+        wanted = self.early_stopping
+        if not (len(given) >= _MANY_ROWS if wanted == "auto" else wanted):
+            return np.empty(0, np.int64)
+        counts = np.bincount(given)
+        _, held = train_test_split(
+            np.arange(len(given)),
+            test_size=self.validation_fraction,
+            stratify=given if counts.min() >= 2 else None,
+            random_state=generator,
+        )
+        return np.sort(held)
+
+    def _judge(self, epochs: list[EpochDynamics], given: Ints) -> None:
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                found = audit(epochs, given=given, class_names=tuple(map(str, self.classes_)))
+        except DataError as error:  # nothing was learned, so there is nothing to judge by
+            warnings.warn(str(error), ConvergenceWarning, stacklevel=3)
+            self.label_quality_ = np.full(len(given), 1 / len(self.classes_))
+            self.wrong_probability_ = np.full(len(given), math.nan)
+            self.suspect_rows_ = np.empty(0, np.int64)
+            self.suggested_labels_, self.noise_rate_ = self.classes_[given], math.nan
+            return
+        for each in caught:
+            warnings.warn(str(each.message), ConvergenceWarning, stacklevel=3)
+        self.label_quality_ = 1 - found.suspicion
+        self.wrong_probability_ = found.wrong_probability
+        self.suspect_rows_ = found.order()[: int(found.is_flagged.sum())]
+        self.suggested_labels_ = self.classes_[found.suggested]
+        self.noise_rate_ = found.noise_rate
+
+
+def _tensor(rows: Any) -> Tensor:
+    dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    return torch.from_numpy(dense if dense.flags.writeable else dense.copy())

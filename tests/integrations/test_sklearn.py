@@ -1,0 +1,261 @@
+"""The scikit-learn estimators, by scikit-learn's own checks and in its tools."""
+
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+import sklearn
+import torch
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from imae.curves import GCE
+from imae.errors import ArgumentError, DataError
+from imae.integrations.sklearn import IMAEClassifier, LabelAuditor
+from imae.noise import symmetric
+
+FAST = IMAEClassifier(max_iter=20, random_state=0)
+
+
+@parametrize_with_checks([FAST])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API")
+def test_scikit_learns_checks_of_the_classifier(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        IMAEClassifier(),
+        LabelAuditor(auditor=FAST),
+        LabelAuditor(LogisticRegression(), auditor=FAST),
+        LabelAuditor(LogisticRegression(), action="relabel", auditor=FAST),
+    ]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API")
+def test_scikit_learns_checks_of_all_estimators(estimator, check):
+    check(estimator)
+
+
+# Says which checks did not pass; none is expected to fail.
+CHECKS = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import sklearn
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import check_estimator
+from imae.integrations.sklearn import IMAEClassifier, LabelAuditor
+fast = IMAEClassifier(max_iter=20, random_state=0)
+for estimator in (IMAEClassifier(), LabelAuditor(LogisticRegression(), auditor=fast)):
+    results = check_estimator(estimator, on_fail=None, on_skip=None)
+    assert len(results) > 50
+    print(sklearn.__version__, *[each["check_name"] for each in results
+                                 if each["status"] not in ("passed", "skipped")])
+"""
+
+
+@pytest.mark.slow
+def test_the_oldest_scikit_learn_that_is_supported(tmp_path):
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    subprocess.run([*install, str(tmp_path), "scikit-learn==1.6.1"], check=True)
+    path = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-c", path + CHECKS], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["1.6.1", "1.6.1"], done.stderr
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """Digits of which 30% have a wrong label: rows, given labels, true labels."""
+    rows, labels = load_digits(return_X_y=True)
+    given = symmetric(labels, rate=0.3, num_classes=10, seed=1).labels
+    return StandardScaler().fit_transform(rows), given, labels
+
+
+@pytest.fixture(scope="module")
+def fitted(noisy):
+    rows, given, _ = noisy
+    return IMAEClassifier(random_state=0).fit(rows[:1200], given[:1200])
+
+
+def test_it_tolerates_wrong_labels(fitted, noisy):
+    rows, given, labels = noisy
+    assert fitted.score(rows[1200:], labels[1200:]) > 0.9
+    plain = IMAEClassifier("cce", cap=None, early_stopping=False, max_iter=40, random_state=0)
+    plain.fit(rows[:1200], given[:1200])
+    assert fitted.score(rows[1200:], labels[1200:]) > plain.score(rows[1200:], labels[1200:]) + 0.1
+
+
+def test_it_names_the_wrong_labels(fitted, noisy):
+    _, given, labels = (each[:1200] for each in noisy)
+    is_wrong = given != labels
+    assert fitted.noise_rate_ == pytest.approx(is_wrong.mean(), abs=0.05)
+    suspects = fitted.suspect_rows_
+    assert is_wrong[suspects].mean() > 0.9
+    assert is_wrong[suspects].sum() > 0.8 * is_wrong.sum()
+    assert (fitted.suggested_labels_[suspects] == labels[suspects]).mean() > 0.85
+    quality = fitted.label_quality_
+    assert (np.diff(quality[suspects]) >= 0).all(), "most suspect first"
+    wrong = fitted.wrong_probability_
+    assert wrong[suspects].min() >= np.delete(wrong, suspects).max()
+
+
+def test_probabilities_keep_under_the_cap_and_training_ends_early(fitted, noisy):
+    probabilities = fitted.predict_proba(noisy[0])
+    assert probabilities.max() == pytest.approx(0.75, abs=0.01)
+    assert probabilities.max() <= 0.75 + 1e-9
+    assert fitted.n_iter_ < fitted.max_iter
+    with torch.no_grad():
+        own = fitted.network_(torch.from_numpy(noisy[0])).softmax(1).numpy()
+    np.testing.assert_allclose(own, probabilities, rtol=1e-9)
+
+
+def test_fits_with_the_same_seed_are_equal_and_the_global_generator_is_left_alone():
+    rows, labels = load_iris(return_X_y=True)
+    before = torch.random.get_rng_state()
+    first, second = (clone(FAST).fit(rows, labels).predict_proba(rows) for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    np.testing.assert_array_equal(first, second)
+    other = clone(FAST).set_params(random_state=1).fit(rows, labels)
+    assert not np.array_equal(other.predict_proba(rows), first)
+    copy = pickle.loads(pickle.dumps(other))
+    np.testing.assert_array_equal(copy.predict(rows), other.predict(rows))
+
+
+def test_pipelines_searches_and_folds():
+    rows, labels = load_iris(return_X_y=True)
+    model = make_pipeline(StandardScaler(), FAST)
+    search = GridSearchCV(model, {"imaeclassifier__T": ["auto", 8.0]}, cv=2).fit(rows, labels)
+    assert search.best_score_ > 0.8
+    found = cross_val_predict(model, rows, labels, cv=2, method="predict_proba")
+    assert found.shape == (150, 3)
+
+
+def test_tables_and_texts():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"size": np.arange(60.0), "kind": ["a", "b", "c"] * 20})
+    labels = np.where(frame["size"] < 30, "small", "large")
+    columns = make_column_transformer((StandardScaler(), ["size"]), (OneHotEncoder(), ["kind"]))
+    assert make_pipeline(columns, FAST).fit(frame, labels).score(frame, labels) > 0.9
+    texts = ["good film", "bad film", "a good one", "a bad one"] * 10
+    linear = IMAEClassifier(hidden_layer_sizes=(), learning_rate_init=0.1, random_state=0)
+    words = make_pipeline(TfidfVectorizer(), linear)
+    assert words.fit(texts, [1, 0] * 20).predict(["good", "bad"]).tolist() == [1, 0]
+
+
+def test_sparse_rows_are_trained_on_as_dense_ones():
+    rows, labels = load_iris(return_X_y=True)
+    dense = clone(FAST).fit(rows, labels).predict_proba(rows)
+    sparse = clone(FAST).fit(scipy.sparse.csr_array(rows), labels).predict_proba(rows)
+    np.testing.assert_allclose(sparse, dense, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["gce:q=0.5", GCE(q=0.5), "mae"])
+def test_other_losses(loss):
+    rows, labels = load_iris(return_X_y=True)
+    model = make_pipeline(StandardScaler(), IMAEClassifier(loss, max_iter=60, random_state=0))
+    assert model.fit(rows, labels).score(rows, labels) > 0.85
+
+
+def test_a_weight_counts_in_batches_and_in_the_rows_held_out():
+    rows, labels = load_iris(return_X_y=True)
+    weight = (labels != 2).astype(float)  # the third class does not count
+    model = IMAEClassifier(batch_size=16, early_stopping=True, max_iter=20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(rows, labels, weight)
+    assert 2 not in model.predict(rows)
+
+
+def test_nothing_learned_is_a_warning_and_no_suspect():
+    rows, labels = np.zeros((40, 2)), np.array([0, 0, 0, 1] * 10)
+    model = IMAEClassifier(max_iter=2, learning_rate_init=1e-12, random_state=3)
+    with pytest.warns(ConvergenceWarning, match="hardly ever predicted|has not learnt"):
+        model.fit(rows, labels)
+    assert len(model.suggested_labels_) == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cap": 0.3}, r"cap must be in \(0.3333"),
+        ({"loss": "imea"}, "imea"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"early_stopping": "yes"}, "early_stopping"),
+        ({"validation_fraction": 1.0}, "validation_fraction"),
+        ({"T": -1.0}, "T must"),
+    ],
+)
+def test_wrong_parameters_are_named_in_fit(change, message):
+    rows, labels = load_iris(return_X_y=True)
+    with pytest.raises(ArgumentError, match=message):
+        IMAEClassifier(**change).fit(rows, labels)
+
+
+def test_one_class_and_no_weight_are_refused():
+    rows, labels = load_iris(return_X_y=True)
+    with pytest.raises(DataError, match="two classes or more"):
+        FAST.fit(rows, np.zeros(150, int))
+    with pytest.raises(ValueError, match="at least one"):
+        FAST.fit(rows, labels, np.zeros(150))
+
+
+def test_the_auditor_drops_or_relabels_in_training_only(noisy):
+    rows, given, labels = (each[:600] for each in noisy)
+    auditor = IMAEClassifier(max_iter=40, random_state=0)
+    dropping = LabelAuditor(LogisticRegression(), auditor=auditor).fit(rows, given)
+    kept = dropping.sample_indices_
+    assert (given != labels)[kept].mean() < 0.5 * (given != labels).mean()
+    assert dropping.predict(rows).shape == (600,), "all rows are predicted"
+    plain = LogisticRegression().fit(rows, given).score(noisy[0][1200:], noisy[2][1200:])
+    assert dropping.score(noisy[0][1200:], noisy[2][1200:]) > plain + 0.05
+    relabelling = LabelAuditor(auditor=auditor, action="relabel")
+    same, corrected = relabelling.fit_resample(rows, given)
+    assert same.shape == rows.shape
+    assert (corrected != labels).mean() < (given != labels).mean() / 2
+    assert not hasattr(relabelling, "predict")
+
+
+def test_no_class_loses_its_last_row():
+    class Accuser(LogisticRegression):
+        def fit(self, rows, labels):
+            super().fit(rows, labels)
+            self.suspect_rows_ = np.array([3, 0, 1])
+            self.suggested_labels_ = np.zeros(len(labels), int)
+            return self
+
+    auditor = LabelAuditor(auditor=Accuser())
+    _, labels = auditor.fit_resample(np.eye(4), np.array([1, 1, 0, 0]))
+    assert auditor.sample_indices_.tolist() == [1, 2]
+    assert labels.tolist() == [1, 0]
+
+
+def test_the_auditor_in_a_pipeline_keeps_the_columns_of_a_frame():
+    pandas = pytest.importorskip("pandas")
+    rows, labels = load_iris(return_X_y=True)
+    frame = pandas.DataFrame(rows, columns=["a", "b", "c", "d"])
+    kept, _ = LabelAuditor(auditor=FAST).fit_resample(frame, labels)
+    assert list(kept.columns) == ["a", "b", "c", "d"]
+    with pytest.raises(TypeError, match="transform"):
+        make_pipeline(LabelAuditor(), LogisticRegression()).fit(rows, labels)
+    with pytest.raises(ArgumentError, match="action"):
+        LabelAuditor(action="hide").fit(rows, labels)
+
+
+def test_scikit_learn_is_new_enough():
+    assert tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 6)
