@@ -78,11 +78,21 @@ def test_decisions_are_applied(run, tmp_path, capsys):
 def test_the_served_decisions_are_applied_if_none_are_named(run, tmp_path, capsys):
     out = tmp_path / "labels.csv"
     assert main(["audit", "apply", str(run), "--out", str(out)]) == 2
-    assert "give a file of decisions" in capsys.readouterr().err
+    assert f"review with `imae audit serve {run}`" in capsys.readouterr().err
     audit = Audit.load(RunFolder(run))
     write_decisions(audit, {5: Decision("relabel", 9)}, run / "audit" / "decisions.csv")
     assert main(["audit", "apply", str(run), "--out", str(out)]) == 0
     assert rows_of(out)[5]["label"] == "9"
+
+
+def test_the_next_command_names_the_features_of_the_run(run, tmp_path, capsys):
+    (run / "config.json").write_text(
+        json.dumps({"data": {"name": "photos", "features": "efficientnet_lite0"}})
+    )
+    out = tmp_path / "labels.csv"
+    assert main(["audit", "apply", str(run), "--accept-above", "0.9", "--out", str(out)]) == 0
+    next_command = f"Next: imae train photos --features efficientnet_lite0 --labels {out}"
+    assert next_command in capsys.readouterr().out
 
 
 def test_decisions_are_not_overwritten_and_bad_ones_write_nothing(run, tmp_path, capsys):

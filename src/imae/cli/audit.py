@@ -189,13 +189,18 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
     from imae.report.formats import percent, printable, shorten
 
     console = Console()
-    table = Table("row", "given", "suggested", "certainty")
+    table = Table("row", "given", "suggested", "wrong")
     for row in found.order()[:_SHOWN]:
-        suggested = found.class_names[found.suggested[row]]
+        if found.fits_no_class[row]:
+            suggested = "no class"
+        elif found.suggested[row] == found.given[row]:
+            suggested = ""  # suspect, but no other class is likelier
+        else:
+            suggested = printable(found.class_names[found.suggested[row]])
         cells = (
             shorten(printable(found.row_ids[row]), limit=_ID_WIDTH),
             printable(found.class_names[found.given[row]]),
-            "no class" if found.fits_no_class[row] else printable(suggested),
+            suggested,
             f"{found.wrong_probability[row]:.1%}",
         )
         table.add_row(*map(Text, cells))  # Text: no markup is read from names
@@ -205,8 +210,9 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
         f"{percent(found.noise_rate_low)}% to {percent(found.noise_rate_high)}%); "
         f"{int(found.is_flagged.sum())} rows are flagged, {int(found.fits_no_class.sum())} fit no "
         "class",
-        f"Review them: open {page}, or imae audit serve {path}",
-        f"Then: imae audit apply {path} decisions.csv --out labels.csv",
+        f"Review them: imae audit serve {path}, then imae audit apply {path} --out labels.csv",
+        f"Or open {page}, download your decisions, then imae audit apply {path} decisions.csv "
+        "--out labels.csv",
     )
     for line in lines:
         console.print(Text(line), soft_wrap=True)

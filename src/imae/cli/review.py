@@ -123,7 +123,10 @@ def apply(
     audit = Audit.load(RunFolder(run))
     files = list(decisions or [path for path in [_decisions_file(run)] if path.exists()])
     if not files and accept_above is None:
-        raise ArgumentError("give a file of decisions, or --accept-above for the program's own")
+        raise ArgumentError(
+            f"no decisions about {run} yet: review with `imae audit serve {run}`, name the file "
+            "that the page wrote, or let the program decide with --accept-above 0.9"
+        )
     for file in files:
         for written in (out, out.with_suffix(".trail.csv")):
             if file.exists() and written.exists() and os.path.samefile(file, written):
@@ -139,7 +142,7 @@ def apply(
         f"{removed} removed, {kept} confirmed"
     )
     typer.echo(f"wrote {out} and {trail_file}")
-    typer.echo(f"Next: imae train {_data_name(run)} --labels {out}")
+    typer.echo(f"Next: imae train {_data_arguments(run)} --labels {out}")
 
 
 def export(
@@ -180,13 +183,17 @@ def _settings(run: Path) -> Mapping[str, Any]:
     return {"data": parse_object(path.read_bytes(), str(path))}
 
 
-def _data_name(run: Path) -> str:
+def _data_arguments(run: Path) -> str:
+    """What follows `imae train` to train on the same rows: the data, and the features of photos."""
     from imae.report.formats import printable
 
     try:
-        return printable(_settings(run)["data"]["name"])
+        data = _settings(run)["data"]
+        name = printable(data["name"])
     except (ImaeError, KeyError, TypeError):
         return "DATA"
+    features = data.get("features")
+    return f"{name} --features {printable(features)}" if features else name
 
 
 def _previews(run: Path) -> "Previewer":
