@@ -23,6 +23,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "compare:compare",
         "Train several losses on DATA with one recipe, and compare them over several seeds.",
     ),
+    "tune": (
+        "tune:tune",
+        "Choose T, the cap and, if asked, the learning rate and the loss by a search.",
+    ),
     "audit": (
         "audit:audit",
         "Find the rows whose labels are wrong: imae audit DATA, or imae audit RUN.",

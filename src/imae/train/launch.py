@@ -32,6 +32,7 @@ def train(
     model: nn.Module | None = None,
     *,
     show: bool = False,
+    display: Display | None = None,
 ) -> Run:
     """Trains as configured and returns the finished run.
 
@@ -42,6 +43,7 @@ def train(
             path. See ``imae.data.from_arrays`` and ``from_dataset`` for what they may hold.
         model: The network, in place of ``model.name``; a copy of it is trained.
         show: Whether to show progress on the error stream.
+        display: What sees the measures as the run goes, instead; in one process only.
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it; it can be resumed.
@@ -65,7 +67,9 @@ def train(
     if model is not None:
         config = _with_given_model(config, model)
     folder = Path(config.out or default_folder(config))
-    path = _start(config, folder, data=rows, model=model, is_resumed=False, show=show)
+    path = _start(
+        config, folder, data=rows, model=model, is_resumed=False, show=show, display=display
+    )
     return Run(path, model=config.model.name if model is None else model)
 
 
@@ -77,6 +81,7 @@ def resume(
     epochs: int | None = None,
     steps: int | None = None,
     show: bool = False,
+    display: Display | None = None,
 ) -> Run:
     """Continues a run from its last checkpoint; a run that has finished is left as it is.
 
@@ -93,6 +98,7 @@ def resume(
         epochs: A larger number of epochs, to lengthen the run.
         steps: A larger number of steps, to lengthen the run.
         show: Whether to show progress on the error stream.
+        display: See ``train``.
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it again.
@@ -115,7 +121,9 @@ def resume(
                 f"{config.resume_command(run.path)}"
             )
         module = model if isinstance(model, nn.Module) else None
-        _start(config, run.path, data=rows, model=module, is_resumed=True, show=show)
+        _start(
+            config, run.path, data=rows, model=module, is_resumed=True, show=show, display=display
+        )
     return Run(path, model=model)
 
 
@@ -162,6 +170,7 @@ def train_here(
     model: nn.Module | None = None,
     is_resumed: bool,
     show: bool,
+    display: Display | None = None,
 ) -> Path:
     """Trains in this process, as the only one or as one of several.
 
@@ -172,6 +181,7 @@ def train_here(
         model: A network from Python.
         is_resumed: Whether the folder holds a run to continue.
         show: Whether the first rank shows progress.
+        display: What the first rank shows it on, instead.
 
     Returns:
         The run folder.
@@ -180,8 +190,9 @@ def train_here(
     folder = Path(fabric.broadcast(str(folder)))  # its default name holds a time
     run = RunFolder(folder)
     is_first = fabric.global_rank == 0
-    display = Display()
-    if is_first:
+    if not is_first:
+        display = Display()
+    elif display is None:
         display = shown_display() if show else QuietDisplay()
     journal = Journal(run, display)
     with contextlib.ExitStack() as stack:
@@ -227,8 +238,11 @@ def _start(
     model: nn.Module | None,
     is_resumed: bool,
     show: bool,
+    display: Display | None,
 ) -> Path:
-    call = partial(train_here, data=data, model=model, is_resumed=is_resumed, show=show)
+    call = partial(
+        train_here, data=data, model=model, is_resumed=is_resumed, show=show, display=display
+    )
     if is_worker():
         machine = config.machine.model_copy(update=started_as())
         config = config.model_copy(update={"machine": machine})

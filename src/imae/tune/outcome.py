@@ -1,0 +1,283 @@
+"""What a search found: the setting to choose, how sure that is, the command and the page."""
+
+import base64
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.errors import ImaeError
+from imae.noise.catalog import parse
+from imae.train import Config, build_config, with_values
+from imae.tune.page import write_page
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+# Settings that `imae train` has an option for; all others are given by --set.
+_OPTIONS = {
+    "method.name": "--loss",
+    "method.arguments.T": "--T",
+    "method.arguments.cap": "--cap",
+    "model.name": "--model",
+    "noise": "--noise",
+    "data.labels": "--labels",
+    "seed": "--seed",
+    "train.epochs": "--epochs",
+    "train.steps": "--steps",
+    "train.batch_size": "--batch-size",
+    "optimizer.lr": "--lr",
+    "data.hold_out": "--hold-out",
+    "data.features": "--features",
+    "data.root": "--root",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A trial that has ended.
+
+    Args:
+        number: Its number.
+        settings: What was tried, by dotted key.
+        accuracy: On held-out given labels, or on clean labels if there are some; None if the
+            trial was stopped early.
+        fitted: Part of the training rows that it predicts as labelled, at its best epoch.
+        epoch: Its best epoch.
+        is_hit: Whether each held-out row was predicted as labelled, if that was kept.
+        num_rows: Rows that the accuracy was measured on.
+    """
+
+    number: int
+    settings: Mapping[str, Any]
+    accuracy: float | None
+    fitted: float | None = None
+    epoch: float | None = None
+    is_hit: NDArray[np.bool_] | None = None
+    num_rows: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The result of a search.
+
+    Args:
+        settings: The chosen settings by dotted key, such as ``method.arguments.T``.
+        command: The command that trains with them.
+        chosen: The trial they are from.
+        best: The trial with the highest accuracy.
+        standard_error: Of the best accuracy.
+        shrinkage: By how much differences between settings are smaller on given labels than on
+            true ones, in (0, 1]; 1 with clean labels.
+        noise_rate: Part of the labels that is wrong, as far as that is known.
+        is_clean: Whether accuracies are on clean labels.
+        trials: All that ended, by number.
+        folder: Where the runs are.
+        page: The page about it.
+    """
+
+    settings: dict[str, Any]
+    command: str
+    chosen: Trial
+    best: Trial
+    standard_error: float
+    shrinkage: float
+    noise_rate: float
+    is_clean: bool
+    trials: tuple[Trial, ...]
+    folder: Path
+    page: Path
+
+    def lines(self) -> list[str]:
+        """The result in words, a line each."""
+        assert self.best.accuracy is not None
+        kind = "clean validation labels" if self.is_clean else "held-out given labels"
+        lines = [
+            f"best: {self.best.accuracy:.1%} of {self.best.num_rows} {kind}, standard error "
+            f"{100 * self.standard_error:.1f} points"
+        ]
+        if not self.is_clean:
+            lines.append(
+                f"with about {self.noise_rate:.0%} wrong labels, differences show at "
+                f"{self.shrinkage:.2f} of their true size (1 - C r / (C - 1)); the ranking is "
+                "exact only under uniform noise"
+            )
+        if self.chosen is not self.best:
+            lines.append(
+                f"chosen: trial {self.chosen.number}, which cannot be told from the best and "
+                "follows fewer of the training labels"
+            )
+        return lines
+
+
+def shrinkage(noise_rate: float, num_classes: int) -> float:
+    """How much of a difference in accuracy is left when it is measured on wrong labels.
+
+    Formula, for uniform noise:
+
+        accuracy on given labels = (1 - r) a + r (1 - a) / (C - 1)
+        differences shrink by 1 - C r / (C - 1)
+
+    Examples:
+        >>> round(shrinkage(0.4, 10), 2), round(shrinkage(0.8, 10), 2)
+        (0.56, 0.11)
+    """
+    return max(0.0, 1 - num_classes * noise_rate / (num_classes - 1))
+
+
+def choose(trials: Sequence[Trial], *, is_clean: bool) -> Trial:
+    """The trial to take.
+
+    With clean labels it is the best. Without, every trial whose accuracy is within a standard
+    error of the best one is as good, and of these the most cautious is taken: that which follows
+    the fewest of the given training labels, so that it has memorised the fewest wrong ones. The
+    standard error is that of the difference on the same held-out rows, sqrt(d) / n with d rows on
+    which the two disagree.
+
+    Examples:
+        >>> trials = [Trial(0, {}, 0.60, fitted=0.9, num_rows=400),
+        ...           Trial(1, {}, 0.59, fitted=0.7, num_rows=400),
+        ...           Trial(2, {}, 0.40, fitted=0.3, num_rows=400)]
+        >>> choose(trials, is_clean=False).number, choose(trials, is_clean=True).number
+        (1, 0)
+    """
+    known = [each for each in trials if each.accuracy is not None]
+    best = max(known, key=lambda each: (each.accuracy or 0.0, -each.number))
+    if is_clean or best.fitted is None:
+        return best
+    close = [
+        each
+        for each in known
+        if (best.accuracy or 0) - (each.accuracy or 0) <= _error(best, each)
+        and each.fitted is not None
+    ]
+    return min(close, key=lambda each: (each.fitted or 0, -(each.accuracy or 0), each.number))
+
+
+def standard_error(accuracy: float, num_rows: int) -> float:
+    """Of an accuracy measured on so many rows.
+
+    Examples:
+        >>> standard_error(0.5, 100)
+        0.05
+    """
+    return math.sqrt(accuracy * (1 - accuracy) / max(1, num_rows))
+
+
+def _error(best: Trial, other: Trial) -> float:
+    if best.is_hit is None or other.is_hit is None:
+        return standard_error(best.accuracy or 0.0, best.num_rows)
+    return math.sqrt(int((best.is_hit != other.is_hit).sum())) / len(best.is_hit)
+
+
+def conclude(
+    ended: "Sequence[FrozenTrial]",
+    *,
+    num_failed: int,
+    base: Config,
+    space: Callable[[Mapping[str, Any]], dict[str, Any]],
+    folder: Path,
+    num_classes: int,
+    clean_rows: int | None,
+) -> Outcome:
+    """Chooses, and writes ``result.json`` and the page.
+
+    Args:
+        ended: Trials that finished or were stopped early.
+        num_failed: Trials that failed.
+        base: Settings that all trials share.
+        space: The settings that the parameters of a trial stand for.
+        folder: Folder of the search.
+        num_classes: Number of classes.
+        clean_rows: Number of rows with clean labels, if they were measured on.
+
+    Raises:
+        ImaeError: If no trial finished.
+    """
+    tried = tuple(_trial(each, space(each.params), clean_rows) for each in ended)
+    if not any(each.accuracy is not None for each in tried):
+        why = f"; {num_failed} failed" if num_failed else ""
+        raise ImaeError(f"no trial has finished{why}; give more time, the same command continues")
+    is_clean = clean_rows is not None
+    chosen = choose(tried, is_clean=is_clean)
+    best = choose(tried, is_clean=True)
+    assert best.accuracy is not None
+    rate = _noise_rate(base, best, is_clean=is_clean)
+    outcome = Outcome(
+        settings=dict(chosen.settings),
+        command=train_command(base, chosen.settings),
+        chosen=chosen,
+        best=best,
+        standard_error=standard_error(best.accuracy, best.num_rows),
+        shrinkage=1.0 if is_clean else shrinkage(rate, num_classes),
+        noise_rate=rate,
+        is_clean=is_clean,
+        trials=tried,
+        folder=folder,
+        page=folder / "tune.html",
+    )
+    write_page(outcome, num_failed)
+    return outcome
+
+
+def _trial(trial: "FrozenTrial", settings: dict[str, Any], clean_rows: int | None) -> Trial:
+    attributes = trial.user_attrs
+    number, hits = attributes.get("num_held_out") or 0, attributes.get("hits")
+    is_hit = None
+    if hits is not None and clean_rows is None:
+        packed = np.frombuffer(base64.b64decode(hits), np.uint8)
+        is_hit = np.unpackbits(packed, count=number).astype(bool)
+    is_complete = trial.state.name == "COMPLETE"
+    return Trial(
+        trial.number,
+        settings,
+        trial.value if is_complete else None,
+        attributes.get("fitted"),
+        attributes.get("epoch"),
+        is_hit,
+        number if clean_rows is None else clean_rows,
+    )
+
+
+def _noise_rate(base: Config, best: Trial, *, is_clean: bool) -> float:
+    """The rate of the noise that was added, or at most the held-out labels that are not met."""
+    if base.noise is not None:
+        return parse(base.noise).rate
+    return 0.0 if is_clean or best.accuracy is None else 1 - best.accuracy
+
+
+def train_command(base: Config, settings: Mapping[str, Any]) -> str:
+    """The command that trains under these settings.
+
+    Examples:
+        >>> train_command(build_config({"data": {"name": "my data.csv"}, "train": {"epochs": 9}}),
+        ...               {"method.arguments.T": 4.5})
+        "imae train 'my data.csv' --T 4.5 --epochs 9"
+    """
+    config = build_config(with_values(base.model_dump(), dict(settings)))
+    default = _flat(build_config({"data": {"name": config.data.name}}).model_dump(mode="json"))
+    words = ["imae", "train", shlex.quote(config.data.name)]
+    for key, value in _flat(config.model_dump(mode="json")).items():
+        if value == default.get(key) or value is None or key == "out":
+            continue
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        if key in _OPTIONS:
+            words += [_OPTIONS[key], shlex.quote(text)]
+        else:
+            words += ["--set", shlex.quote(f"{key}={text}")]
+    return " ".join(words)
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+import torch
+
+from imae.tune import tune
+
+CLASSES = 3
+
+
+def make_rows(path, rows=90, seed=7):
+    """A table of three classes that overlap a little; every seventh label is wrong."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    clean = np.arange(rows) % CLASSES
+    x = generator.normal(size=(rows, 4)).astype(np.float32) + clean[:, None]
+    given = np.where(np.arange(rows) % 7 == 0, (clean + 1) % CLASSES, clean)
+    np.savez(path, x=x, y=given)
+    np.savez(path.with_name("clean.npz"), x=x[:30] + 0.01, y=clean[:30])
+    return path
+
+
+@pytest.fixture
+def rows(tmp_path):
+    return make_rows(tmp_path / "rows.npz")
+
+
+@pytest.fixture
+def search(rows, tmp_path):
+    """A small search: search(trials=3), with settings and options replaced."""
+
+    def run(settings=None, out="search", **options):
+        content = {
+            "data": {"name": str(rows), "hold_out": 0.3},
+            "model": {"name": "linear"},
+            "train": {"epochs": 4, "batch_size": 32},
+            "machine": {"threads": 1, "accelerator": "cpu"},
+            "seed": 5,
+            **(settings or {}),
+        }
+        return tune(content, out=tmp_path / out, **options)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

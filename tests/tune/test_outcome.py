@@ -1,0 +1,61 @@
+import math
+
+import numpy as np
+import pytest
+
+from imae.train import build_config
+from imae.tune import shrinkage
+from imae.tune.outcome import Trial, choose, standard_error, train_command
+
+
+def trial(number, accuracy, fitted, is_hit=None):
+    return Trial(number, {}, accuracy, fitted=fitted, is_hit=is_hit, num_rows=100)
+
+
+@pytest.mark.parametrize(("rate", "classes"), [(0.0, 2), (0.4, 10), (0.8, 10), (0.3, 100)])
+def test_shrinkage_is_that_of_accuracies_under_uniform_noise(rate, classes):
+    def on_given(accuracy):
+        return (1 - rate) * accuracy + rate * (1 - accuracy) / (classes - 1)
+
+    ratio = (on_given(0.9) - on_given(0.6)) / 0.3
+    assert shrinkage(rate, classes) == pytest.approx(ratio)
+
+
+def test_of_equally_good_trials_the_one_that_follows_fewer_labels_is_chosen():
+    trials = [trial(0, 0.60, 0.95), trial(1, 0.58, 0.70), trial(2, 0.40, 0.10)]
+    assert standard_error(0.6, 100) == pytest.approx(math.sqrt(0.24 / 100))
+    assert choose(trials, is_clean=False).number == 1
+    assert choose(trials, is_clean=True).number == 0
+
+
+def test_trials_are_compared_on_the_same_rows():
+    """A difference of two points counts when all other rows are predicted alike."""
+    best, worse = np.zeros(100, bool), np.zeros(100, bool)
+    best[:60] = worse[:58] = True
+    close = [trial(0, 0.60, 0.95, best), trial(1, 0.58, 0.70, worse)]
+    assert choose(close, is_clean=False).number == 0  # 0.02 > sqrt(2) / 100
+    swapped = worse.copy()
+    swapped[[0, 1, 2, 97, 98, 99]] = [False] * 3 + [True] * 3
+    apart = [trial(0, 0.60, 0.95, best), trial(1, 0.58, 0.70, swapped)]
+    assert choose(apart, is_clean=False).number == 1  # 0.02 < sqrt(8) / 100
+
+
+def test_trials_that_were_stopped_early_are_never_chosen():
+    assert choose([trial(0, None, 0.1), trial(1, 0.2, 0.9)], is_clean=False).number == 1
+
+
+def test_the_command_holds_what_differs_from_the_defaults_and_is_quoted():
+    base = build_config(
+        {
+            "data": {"name": "my $(data).csv", "options": {"label_column": "a b"}},
+            "optimizer": {"momentum": 0.8},
+            "schedule": {"name": "steps", "at": [3, 4]},
+            "out": "elsewhere",
+        }
+    )
+    command = train_command(base, {"method.name": "gce", "method.arguments.q": 0.5})
+    assert command == (
+        "imae train 'my $(data).csv' --set 'data.options.label_column=a b' --loss gce "
+        "--set method.arguments.q=0.5 --set optimizer.momentum=0.8 --set schedule.name=steps "
+        "--set schedule.at=3,4"
+    )

@@ -1,0 +1,242 @@
+import itertools
+import json
+import os
+import signal
+import types
+
+import numpy as np
+import pytest
+
+from imae.errors import ArgumentError, DataError, ImaeError
+from imae.records import RunFolder
+from imae.records.lock import hold
+from imae.train import Stopped
+from imae.tune import search as search_module
+from imae.tune import trial as trial_module
+
+
+def found(outcome):
+    """What a search is about: parameters, accuracies and states, in order."""
+    return [(dict(each.settings), each.accuracy, each.fitted) for each in outcome.trials]
+
+
+def test_a_search_ends_with_a_setting_a_command_and_a_page(search, tmp_path):
+    said = []
+    outcome = search(trials=4, say=said.append)
+    assert len(said) == len(outcome.trials) == 4
+    assert outcome.trials[0].settings["method.arguments.T"] == "auto"  # the defaults come first
+    assert outcome.settings == outcome.chosen.settings
+    assert outcome.chosen.num_rows == 27
+    run = RunFolder(tmp_path / "search" / "trials" / f"{outcome.best.number:04d}")
+    assert run.result()["best"]["validation_accuracy"] == outcome.best.accuracy
+    stored = json.loads((tmp_path / "search" / "result.json").read_text())
+    assert stored["settings"] == outcome.settings
+    assert stored["command"] == outcome.command
+    assert outcome.command.startswith("imae train ")
+    assert "<script" not in outcome.page.read_text()
+
+
+def test_the_same_seed_gives_the_same_suggestions_and_another_seed_others(search):
+    first, again = search(trials=4), search(trials=4, out="again")
+    other = search({"seed": 6}, trials=4, out="other")
+    assert found(first) == found(again)
+    assert [each.settings for each in first.trials] != [each.settings for each in other.trials]
+
+
+def test_a_finished_search_is_continued_by_a_larger_budget(search):
+    whole = search(trials=5, out="whole")
+    search(trials=2)
+    assert found(search(trials=5)) == found(whole)
+
+
+@pytest.mark.parametrize("moment", ["in a run", "before it is told", "after it is told"])
+def test_a_killed_search_ends_as_one_that_was_not(search, moment, monkeypatch):
+    whole = search(trials=4, out="whole")
+
+    def die(*_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        try:
+            if moment == "in a run":
+                report, calls = trial_module._Watch.measured, []
+
+                def measured(self, row):
+                    report(self, row)
+                    calls.append(row)
+                    if len(calls) == 7:  # in the second trial, after its second epoch
+                        die()
+
+                monkeypatch.setattr(trial_module._Watch, "measured", measured)
+            elif moment == "before it is told":
+                monkeypatch.setattr(trial_module.Objective, "_measure", die)
+            search(trials=4, say=die if moment == "after it is told" else lambda _: None)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert found(search(trials=4)) == found(whole)
+
+
+def test_ctrl_c_leaves_a_search_that_continues(search, monkeypatch):
+    whole = search(trials=3, out="whole")
+    report, calls = trial_module._Watch.measured, []
+
+    def interrupt(self, row):
+        report(self, row)
+        calls.append(row)
+        if len(calls) == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trial_module._Watch, "measured", interrupt)
+        with pytest.raises(Stopped, match="stopped after 1 trials; the same command") as stopped:
+            search(trials=3)
+    assert stopped.value.code == 130
+    assert found(search(trials=3)) == found(whole)
+
+
+def test_a_trial_that_fails_is_said_and_the_search_goes_on(search, monkeypatch):
+    train, said, calls = trial_module.train, [], []
+
+    def fail_once(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise ImaeError("the weights are\nnot finite")
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(trial_module, "train", fail_once)
+    outcome = search(trials=3, say=said.append)
+    assert said[1] == "trial 1 failed: ImaeError: the weights are not finite"
+    assert [each.number for each in outcome.trials] == [0, 2]
+
+
+def test_a_search_in_which_every_trial_fails_gives_up(search, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(trial_module, "train", fail)
+    with pytest.raises(ImaeError, match="the first 3 trials failed: RuntimeError: no memory"):
+        search(trials=9)
+
+
+def test_trials_that_fall_behind_are_stopped(search, monkeypatch):
+    import optuna
+
+    monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda self: self.number == 1)
+    outcome = search(trials=3)
+    assert [each.accuracy is None for each in outcome.trials] == [False, True, False]
+    assert "stopped early" in outcome.page.read_text()
+
+
+def test_time_that_is_up_keeps_what_has_finished(search, monkeypatch):
+    ticks = itertools.count()
+    clock = types.SimpleNamespace(monotonic=lambda: 10.0 * next(ticks))
+    for module in (search_module, trial_module):
+        monkeypatch.setattr(module, "time", clock)
+    outcome = search(minutes=2)
+    assert 1 <= len(outcome.trials) < 4
+    monkeypatch.undo()
+    whole = search(trials=5, out="whole")
+    assert found(search(trials=5)) == found(whole)
+
+
+def test_clean_labels_decide_where_there_are_some(search, rows):
+    outcome = search(trials=3, clean_validation=rows.with_name("clean.npz"))
+    assert outcome.is_clean
+    assert outcome.shrinkage == 1
+    assert outcome.chosen is outcome.best
+    assert outcome.best.num_rows == 30
+    assert outcome.best.accuracy == max(each.accuracy for each in outcome.trials)
+    assert "clean validation labels" in outcome.lines()[0]
+
+
+def test_the_loss_and_the_learning_rate_are_searched_if_asked(search):
+    outcome = search(trials=8, losses=["imae_capped", "gce", "cce"], lr=(0.01, 0.2))
+    tried = {each.settings["method.name"] for each in outcome.trials}
+    assert len(tried) > 1
+    assert all(0.01 <= each.settings["optimizer.lr"] <= 0.2 for each in outcome.trials)
+    assert "--lr" in outcome.command
+
+
+def test_given_parameters_are_not_searched(search):
+    outcome = search({"method": {"name": "imae_capped", "arguments": {"T": 3.0}}}, trials=3)
+    assert {each.settings["method.arguments.T"] for each in outcome.trials} == {3.0}
+    assert len({each.settings["method.arguments.cap"] for each in outcome.trials}) > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"trials": 0}, "trials must be at least 1, got 0"),
+        ({"minutes": 0}, "minutes must be positive, got 0"),
+        ({"minutes": float("nan")}, "minutes must be positive"),
+        ({"lr": (0.2, 0.1)}, "lr must be a range"),
+        ({"losses": ["cce"]}, "cce leaves nothing to search"),
+        ({"losses": ["imea"]}, "imea"),
+        ({"storage": "postgresql://ann:secret@127.0.0.1:1/x"}, r"ann:\*\*\*@127.0.0.1:1/x"),
+        ({"storage": "nonsense"}, "not an address"),
+        ({"storage": "nosuch://host/x"}, "cannot be used"),
+        ({"settings": {"data": {"name": "digits", "hold_out": 0}}}, "nothing is held out"),
+        ({"settings": {"machine": {"devices": 2}}}, "one process"),
+    ],
+)
+def test_wrong_options_are_one_clear_line(search, options, said):
+    with pytest.raises(ArgumentError, match=said) as error:
+        search(**{"trials": 1, **options})
+    assert "\n" not in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_wrong_clean_rows_are_one_clear_line(search, rows, tmp_path):
+    def refused(**arrays):
+        np.savez(tmp_path / "wrong.npz", **arrays)
+        with pytest.raises(DataError, match=r"wrong\.npz") as error:
+            search(trials=1, clean_validation=tmp_path / "wrong.npz")
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    refused(x=np.zeros((0, 4), np.float32), y=np.zeros(0, np.int64))
+    other = refused(x=np.zeros((9, 4), np.float32), y=np.array(["a", "b", "c"] * 3))
+    assert "has the class 'a'" in other
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(DataError, match=r"empty\.csv"):
+        search(trials=1, clean_validation=tmp_path / "empty.csv")
+    with pytest.raises(ArgumentError, match="is the data itself"):
+        search(trials=1, clean_validation=rows)
+
+
+def test_a_search_on_other_data_or_settings_is_refused(search, rows, tmp_path):
+    search(trials=1)
+    with pytest.raises(ArgumentError, match="holds a search with other settings"):
+        search({"train": {"epochs": 5}}, trials=1)
+    np.savez(rows, x=np.ones((30, 4), np.float32), y=np.arange(30) % 3)
+    with pytest.raises(ArgumentError, match="holds a search with other data"):
+        search(trials=1)
+    # A database that was moved to another folder says it by itself.
+    (tmp_path / "moved").mkdir()
+    url = f"sqlite:///{tmp_path / 'search' / 'search.db'}"
+    with pytest.raises(ArgumentError, match="holds a search with other data"):
+        search(trials=1, storage=url, out="moved")
+
+
+def test_a_folder_with_other_files_is_refused_and_left_alone(search, tmp_path):
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "thesis.txt").write_text("mine")
+    with pytest.raises(ArgumentError, match="is not empty and holds no search"):
+        search(trials=1)
+    assert [path.name for path in (tmp_path / "search").iterdir()] == ["thesis.txt"]
+
+
+def test_two_searches_in_one_folder_are_refused(search, tmp_path):
+    search(trials=1)
+    with hold(tmp_path / "search"), pytest.raises(ImaeError, match="another process"):
+        search(trials=1)
+
+
+def test_names_in_the_page_are_escaped(search):
+    name = "<img src=x onerror=alert(1)>"
+    outcome = search(trials=1, out=name)
+    text = outcome.page.read_text()
+    assert "<img" not in text
+    assert "&lt;img" in text
