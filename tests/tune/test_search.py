@@ -9,7 +9,7 @@ import pytest
 
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
-from imae.records.lock import hold
+from imae.records.files import hold
 from imae.train import Stopped
 from imae.tune import search as search_module
 from imae.tune import trial as trial_module

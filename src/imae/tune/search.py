@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imae.errors import ArgumentError, DataError, ImaeError
-from imae.records.files import whole_file
-from imae.records.lock import hold
+from imae.records.files import hold, whole_file
 from imae.train import Config, Stopped, build_config
 from imae.train.rows import load_rows
 from imae.tune.outcome import Outcome, conclude
