@@ -24,9 +24,9 @@ LAYERS = {
     "data": 2,
     "methods": 3,
     "train": 4,
-    "tune": 5,
     "report": 5,
     "audit": 6,  # its page is built with the report's parts
+    "tune": 6,
     "recipes": 6,
     "integrations": 7,  # they end in an audit
     "cli": 7,
