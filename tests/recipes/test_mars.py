@@ -59,5 +59,7 @@ def test_tiny_trains_and_retrieves_on_a_tree_of_the_layout(root, tmp_path):
     reproduce("mars", budget="tiny", only=["cce", "imae"], out=out, settings=settings)
     lines = (out / "retrieval.md").read_text().splitlines()
     assert [line.split("|")[1].strip() for line in lines] == ["Loss", "---", "CCE", "IMAE"]
+    assert (out / "abnormal_examples.png").read_bytes().startswith(b"\x89PNG")
+    assert "the truth is not known" in (out / "abnormal_examples.md").read_text()
     stored = json.loads((out / "runs" / "imae-seed123" / "retrieval.json").read_text())
     assert (stored["queries"], stored["without_match"]) == (2, 0)

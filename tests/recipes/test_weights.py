@@ -1,6 +1,7 @@
 import pytest
 
-from imae.recipes.tables.weights import cells, finish, variances
+from imae.curves import CCE, MAE
+from imae.recipes.tables.weights import cells, finish, gradients, printed, variances
 
 
 @pytest.mark.parametrize("name", list(variances()))
@@ -16,5 +17,13 @@ def test_nothing_is_trained_and_the_table_and_figures_are_written(tmp_path):
     assert text.count("| yes |") == 9
     assert "NO" not in text
     assert "which does not exist" in text
-    assert len(paths) == 11
+    assert len(paths) == 12
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary.count("| yes |") == 15
+    assert "NO" not in summary
     assert b"logits z" in (tmp_path / "pipeline.svg").read_bytes()
+
+
+def test_a_wrong_formula_would_be_seen():
+    assert printed("mae", 0.1) == pytest.approx(gradients(MAE(), 0.1))
+    assert printed("mae", 0.1) != pytest.approx(gradients(CCE(), 0.1))

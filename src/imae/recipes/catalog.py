@@ -30,7 +30,7 @@ RECIPES: "Catalog[Recipe]" = Catalog(
         _entry(
             "weights",
             "weights:WEIGHTS",
-            "weight curves and variances, IMAE for T = 16 to 0, the loss by integral (no training)",
+            "weight curves, variances, gradients, IMAE for T = 16 to 0, the loss by integral",
             _PAPER,
         ),
         _entry(

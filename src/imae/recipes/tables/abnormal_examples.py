@@ -1,4 +1,4 @@
-"""The picture of abnormal training examples, found by the program itself."""
+"""The picture of abnormal training examples, images or frames, found by the program itself."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,8 +76,13 @@ def _pictures(settings: Any, row_ids: NDArray[np.str_]) -> list[NDArray[np.float
 
 
 def _summary(folder: Path, labels: RunLabels, ranked: NDArray[np.int64]) -> Path:
+    path = folder / "abnormal_examples.md"
+    if labels.clean is None:
+        shown = ", ".join(map(str, labels.row_ids[ranked[: _ROWS * _COLUMNS]]))
+        with whole_file(path) as file:
+            file.write(f"Most disbelieved rows, the truth is not known: {shown}.\n".encode())
+        return path
     lines = ["| Most disbelieved rows | of these the label is wrong |", "|---:|---:|"]
-    assert labels.clean is not None
     wrong = (labels.given != labels.clean)[ranked]
     total = int(wrong.sum())
     for number in sorted({_ROWS * _COLUMNS, 100, total, len(ranked)}):
@@ -85,7 +90,6 @@ def _summary(folder: Path, labels: RunLabels, ranked: NDArray[np.int64]) -> Path
             lines.append(f"| {number} | {100 * wrong[:number].mean():.1f}% |")
     lines.append("")
     lines.append(f"{total} of {len(ranked)} training rows have a wrong label.")
-    path = folder / "abnormal_examples.md"
     with whole_file(path) as file:
         file.write(("\n".join(lines) + "\n").encode())
     return path
@@ -99,16 +103,17 @@ def _draw(
 ) -> Path:
     figure_class = import_extra("matplotlib.figure", extra="plot").Figure
     figure = figure_class(figsize=(1.35 * _COLUMNS, 1.75 * _ROWS), layout="constrained")
-    assert labels.clean is not None
     for axes, picture, row in zip(
         figure.subplots(_ROWS, _COLUMNS).flat, pixels, shown, strict=False
     ):
         axes.imshow(picture.squeeze(), cmap="gray")
         axes.set_xticks([])
         axes.set_yticks([])
-        given, true = (labels.class_names[each[row]] for each in (labels.given, labels.clean))
-        axes.set_title(f"given {given}\ntruth {true}", fontsize=7)
-        if given != true:
+        given = str(labels.class_names[labels.given[row]])
+        true = None if labels.clean is None else str(labels.class_names[labels.clean[row]])
+        text = f"given {given}" + ("" if true is None else f"\ntruth {true}")
+        axes.set_title(text, fontsize=7).set_parse_math(False)
+        if true is not None and given != true:
             for spine in axes.spines.values():
                 spine.set(edgecolor=_RED, linewidth=3)
     path = folder / "abnormal_examples.png"
@@ -123,8 +128,8 @@ ABNORMAL_EXAMPLES = Recipe(
     measures=("best", "final", "noisy", "clean", "corrected"),
     notes=(
         "The rows whose given label the network believes least, by their mean margin over the "
-        "second half of the epochs; a red box marks a label that is wrong. The paper's picture has "
-        "two rows of video frames besides."
+        "second half of the epochs; a red box marks a label that is wrong. The two rows of video "
+        "frames in the paper's picture are drawn by the recipe mars."
     ),
     finish=finish,
 )

@@ -1,5 +1,6 @@
 """The paper's weight curves, their variances, and the loss by integration; no training."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import torch
 
 from imae.curves import CCE, IMAE, MAE, Curve, imae_weight_variance, weight_variance
 from imae.errors import check_choice, import_extra
+from imae.losses import curve_loss
 from imae.recipes.catalog import published
 from imae.recipes.protocols import BUDGETS
 from imae.recipes.recipe import Cell, Outcome, Recipe
@@ -105,8 +107,54 @@ def variances() -> dict[str, tuple[float, float, int]]:
     return found
 
 
+_SUMMARISED = ("cce", "mae", "imae-8")
+_PLACES = (0.01, 0.1, 0.5, 0.9, 0.99)  # probabilities of the given label
+
+
+def gradients(curve: Curve, p: float) -> tuple[float, float, float, float]:
+    """dL/dp, dL/dz of the label, of all other logits together, and the weight, by autograd."""
+    place = torch.tensor(p, dtype=torch.float64, requires_grad=True)
+    (by_p,) = torch.autograd.grad(curve.value(torch.logit(place)), place)
+    logits = torch.tensor([[math.log(p / (1 - p)) + math.log(2), 0.0, 0.0]], dtype=torch.float64)
+    logits.requires_grad_(True)
+    target = torch.zeros(1, dtype=torch.int64)
+    (by_z,) = torch.autograd.grad(curve_loss(logits, target, curve, reduction="sum"), logits)
+    label, *others = by_z[0].tolist()
+    return float(by_p), label, sum(others), float(by_z.abs().sum())
+
+
+def printed(name: str, p: float, T: float = 8.0) -> tuple[float, float, float, float]:
+    """The same by the formulas that the paper's summary prints."""
+    by_p = {
+        "cce": -1 / p,
+        "mae": -2.0,
+        "imae-8": math.exp(T * p * (1 - p)) / (2 * p * (p - 1)),
+    }[name]
+    return by_p, by_p * p * (1 - p), -by_p * p * (1 - p), 2 * abs(by_p) * p * (1 - p)
+
+
+def _write_summary(folder: Path) -> Path:
+    """The paper's table of derivatives, each number by its formula and by autograd."""
+    lines = [
+        "| Loss | p | dL/dp | dL/dz of the label | dL/dz of the others | weight | Equal |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for name in _SUMMARISED:
+        heading, curve = _CURVES[name]
+        for p in _PLACES:
+            ours, paper = gradients(curve, p), printed(name, p)
+            is_equal = all(map(lambda a, b: math.isclose(a, b, rel_tol=1e-9), ours, paper))
+            numbers = " | ".join(f"{number:.4f}" for number in ours)
+            lines.append(f"| {heading} | {p:g} | {numbers} | {'yes' if is_equal else 'NO'} |")
+    note = "Measured by autograd; equal means equal to the paper's formula to nine digits."
+    path = folder / "summary.md"
+    with whole_file(path) as file:
+        file.write(("\n".join([*lines, "", note]) + "\n").encode())
+    return path
+
+
 def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # noqa: ARG001
-    """Writes the variances beside the paper's, and the five figures."""
+    """Writes the variances beside the paper's, the summary of gradients, and the five figures."""
     lines = [
         "| Loss | Variance of the weight | Paper | Equal to the printed digits |",
         "|---|---:|---:|---|",
@@ -125,6 +173,7 @@ def finish(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # noqa: AR
     by_t: dict[str, Curve] = {f"T = {T:g}": IMAE(T) for T in _T}
     return [
         path,
+        _write_summary(folder),
         *draw_weights(folder, "weights", "Weight of an example", three),
         *draw_weights(folder, "imae_weights", "Weight of an example under IMAE", by_t),
         *draw_values(folder, "values", three),
