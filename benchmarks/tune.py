@@ -14,11 +14,12 @@ import argparse
 import json
 import statistics
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from imae.data import load
+from imae.data import Table, load
 from imae.records import RunFolder
 from imae.train.preparation import frozen_features
 from imae.tune import Outcome, tune
@@ -109,7 +110,7 @@ def write_rows(data: str, scratch: Path) -> tuple[Path, Path]:
     if clean.exists():
         return rows, clean
     scratch.mkdir(parents=True, exist_ok=True)
-    loaded = load(data, **({"variant": "worst"} if data == "cifar10n" else {}))
+    loaded = load(data, variant="worst" if data == "cifar10n" else None)
     assert loaded.test is not None
     parts = [loaded.train, loaded.test]
     if data == "digits":
@@ -118,7 +119,8 @@ def write_rows(data: str, scratch: Path) -> tuple[Path, Path]:
         number, held = len(loaded.train), len(loaded.train) // 10
     else:
         extract = frozen_features("efficientnet_lite0")
-        x_train, x_test = (extract(part).inputs.values for part in parts)
+        tables = [extract(part).inputs for part in parts]
+        x_train, x_test = (each.values for each in tables if isinstance(each, Table))
         number, held = ROWS + CLEAN_ROWS, CLEAN_ROWS
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(x_train))[:number]
     validation, train = order[:held], order[held:]
@@ -149,10 +151,10 @@ def write_table(out: Path) -> None:
         if not records:
             continue
 
-        def mean(*keys: str, records: list[dict] = records) -> float:
+        def mean(*keys: str, records: list[Any] = records) -> float:
             values = []
             for record in records:
-                value = record
+                value: Any = record
                 for key in keys:
                     value = value[key]
                 values.append(100 * float(value))

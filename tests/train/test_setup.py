@@ -6,7 +6,9 @@ from imae.errors import ArgumentError, DataError
 from imae.train.build import build_network
 from imae.train.config import MachineConfig
 from imae.train.display import QuietDisplay
+from imae.train.loop import train_step
 from imae.train.machine import build_fabric, sum_dtype
+from imae.train.processes import StopRequest
 from imae.train.setup import setup
 
 
@@ -98,8 +100,43 @@ def test_small_work_is_done_by_one_thread(configure, fabric, monkeypatch):
     torch.set_num_threads(2)
     config = configure(machine={"threads": None})
     assert setup(config, fabric, QuietDisplay()).config.machine.threads == 1
-    monkeypatch.setattr("imae.train.setup.SMALL_WORK", 0)
+    monkeypatch.setattr("imae.train.machine.SMALL_WORK", 0)
     assert setup(config, fabric, QuietDisplay()).config.machine.threads == 2
+
+
+def test_large_convolutions_on_a_processor_use_the_faster_format(configure, fabric, monkeypatch):
+    monkeypatch.setattr("imae.train.machine.has_bfloat16", lambda: True)
+    assert setup(configure(), fabric, QuietDisplay()).config.machine.precision == "32-true"
+    monkeypatch.setattr("imae.train.machine._LARGE_WORK", 0)
+    state = setup(configure(), fabric, QuietDisplay())
+    machine = state.config.machine
+    assert (machine.precision, machine.channels_last, machine.compile) == (
+        "bf16-mixed",
+        True,
+        False,
+    )
+    train_step(state, next(iter(state.batches.epoch(0))), StopRequest())
+    assert state.learner.logits.dtype == torch.bfloat16
+    asked = {"precision": "32-true", "channels_last": False, "compile": False}
+    kept = setup(configure(machine=asked), fabric, QuietDisplay()).config.machine
+    assert kept.model_dump(include=set(asked)) == asked
+    table = setup(configure(model={"name": "mlp"}), fabric, QuietDisplay()).config.machine
+    assert (table.precision, table.channels_last) == ("32-true", False)
+    monkeypatch.setattr("imae.train.machine.has_bfloat16", lambda: False)
+    old = setup(configure(), fabric, QuietDisplay()).config.machine
+    assert (old.precision, old.channels_last) == ("32-true", True)
+
+
+def test_only_long_runs_are_compiled(configure, fabric, monkeypatch):
+    monkeypatch.setattr("imae.train.machine.has_bfloat16", lambda: True)
+    monkeypatch.setattr("imae.train.machine._LARGE_WORK", 0)
+    monkeypatch.setattr("imae.train.machine._LONG_WORK", 0)
+    monkeypatch.setattr("imae.train.machine.shutil.which", lambda _: None)
+    assert not setup(configure(), fabric, QuietDisplay()).config.machine.compile
+    monkeypatch.setattr(
+        "imae.train.machine.shutil.which", lambda name: name if name == "g++" else None
+    )
+    assert setup(configure(), fabric, QuietDisplay()).config.machine.compile
 
 
 def test_paths_are_stored_as_absolute_ones(configure, fabric, arrays, monkeypatch):

@@ -110,7 +110,10 @@ def cell_config(
     Raises:
         ArgumentError: If a setting cannot be used.
     """
-    content = merged(cell.settings, variant.settings, changed)
+    # Numbers of one table must not differ by what the processor of a machine is fast at.
+    content = merged(
+        {"machine": {"precision": "32-true"}}, cell.settings, variant.settings, changed
+    )
     return build_config(content if seed is None else {**content, "seed": seed})
 
 

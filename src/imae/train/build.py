@@ -47,8 +47,6 @@ def build_networks(
         network = build_network(config, train, seed=seed)
         if config.model.init is not None:
             display.say(str(load_weights(network, config.model.init)))
-        if config.machine.channels_last:
-            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         networks.append(network)
     return tuple(networks)
 

@@ -210,12 +210,19 @@ class MachineConfig(_Section):
         description="Each of several processes holds the whole network (ddp) or a part of "
         "each weight (fsdp).",
     )
-    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
-        default="32-true",
-        description="32-true, bf16-mixed or 16-mixed: number format of the network.",
+    precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = Field(
+        default="auto",
+        description="Number format of the network: 32-true, bf16-mixed, 16-mixed, or auto for "
+        "bf16-mixed where it is faster on a processor, else 32-true.",
     )
-    compile: bool = Field(default=False, description="Compile the network with torch.compile.")
-    channels_last: bool = Field(default=False, description="Memory layout that suits convolutions.")
+    compile: bool | None = Field(
+        default=None,
+        description="Compile the network with torch.compile [for long runs on a processor].",
+    )
+    channels_last: bool | None = Field(
+        default=None,
+        description="Memory layout that suits convolutions [where it is faster on a processor].",
+    )
     threads: Positive | None = Field(
         default=None,
         description="Threads of each process [by the work of a step]; another number gives other "

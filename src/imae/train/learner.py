@@ -118,8 +118,7 @@ def _only_logits(network: nn.Module, inputs: Tensor) -> _Outputs:
 def add_output(network: nn.Module, method: Method) -> None:
     """Makes the method's last step, such as a cap on the confidence, a part of the network.
 
-    From then on a call of the network gives what the loss sees. The step has no weights, so the
-    network's files are those of the network without it.
+    A call of the network then gives what the loss sees. The step has no weights to store.
     """
     step = method.output()
     if step is not None:
@@ -297,5 +296,5 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
         network.train(was_training)
 
 
-def _truth(split: Split) -> NDArray[np.int64]:
-    return split.labels if split.clean_labels is None else split.clean_labels
+def _truth(rows: Split) -> NDArray[np.int64]:
+    return rows.labels if rows.clean_labels is None else rows.clean_labels

@@ -16,6 +16,7 @@ from imae.errors import ArgumentError, DataError
 from imae.models import PUBLISHED_INPUTS, Network, build, load_weights, pretrained_weights
 from imae.records import RunFolder, RunLabels
 from imae.train.config import ModelConfig
+from imae.train.machine import has_bfloat16
 
 _SMALL = 96
 _ENLARGED = 112
@@ -40,7 +41,7 @@ def frozen_features(name: str, workers: int = 0) -> Callable[[Split], Split]:
     def features(split: Split) -> Split:
         images = replace(split, inputs=published_images(name, split.inputs))
         shape = images.inputs.shape
-        kind = ("-112" if _is_small(shape) else "") + ("-bf16" if _has_bfloat16() else "")
+        kind = ("-112" if _is_small(shape) else "") + ("-bf16" if has_bfloat16() else "")
         return extract_features(
             images,
             image_features(network, shape),
@@ -60,7 +61,7 @@ def image_features(network: Network, shape: tuple[int, ...]) -> Callable[[Tensor
     def features(images: Tensor) -> Tensor:
         if size is not None:
             images = functional.interpolate(images, size, mode="bicubic", align_corners=False)
-        with torch.autocast("cpu", torch.bfloat16, enabled=_has_bfloat16()):
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_bfloat16()):
             found = network.features(images.contiguous(memory_format=torch.channels_last))
         return found.float()
 
@@ -69,11 +70,6 @@ def image_features(network: Network, shape: tuple[int, ...]) -> Callable[[Tensor
 
 def _is_small(shape: tuple[int, ...]) -> bool:
     return max(shape[1:]) < _SMALL
-
-
-def _has_bfloat16() -> bool:
-    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(capabilities.get("avx512_bf16"))
 
 
 def frozen_network(name: str) -> Network:

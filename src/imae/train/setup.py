@@ -14,7 +14,6 @@ from imae.errors import ArgumentError
 from imae.methods.catalog import METHODS
 from imae.methods.matrix import is_matrix_file, read_matrix
 from imae.methods.method import Facts, TrustedRows
-from imae.models import Network
 from imae.train.build import (
     averaged,
     build_networks,
@@ -23,11 +22,11 @@ from imae.train.build import (
     first_row,
     given_network,
 )
-from imae.train.config import Config, MachineConfig
+from imae.train.config import Config
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics, Watch, remedies
 from imae.train.learner import Learner, predict_features, predict_logits
-from imae.train.machine import SMALL_WORK, divided, operations, shard, sum_dtype
+from imae.train.machine import build_fabric, chosen_machine, divided, shard, sum_dtype
 from imae.train.rows import Extractor, Prepared, load_rows, prepare
 from imae.train.state import Ranks, State
 
@@ -95,10 +94,25 @@ def setup(
         networks = build_networks(config, prepared.train, method.num_networks, display)
     else:
         networks = (given_network(model, config, prepared.train, method),)
-    config = config.model_copy(update={"machine": _with_threads(config, networks, prepared)})
+    machine = chosen_machine(
+        config.machine,
+        networks,
+        first_row(prepared.train),
+        batch_size=train.batch_size,
+        total_steps=total_steps,
+        device=fabric.device,
+        may_change_format=model is None and ranks.number == 1 and not method.works_on_weights,
+    )
+    if config.machine.precision == "auto" and machine.precision != "32-true":
+        fabric = build_fabric(machine)
+        ranks = Ranks(fabric)
+    if machine.channels_last:
+        for network in networks:
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    config = config.model_copy(update={"machine": machine})
     if batches.smallest_share == 1:
         check_single_rows(networks[0], prepared.train)
-    learner = Learner(networks, method, compiled=config.machine.compile, sharded=is_sharded)
+    learner = Learner(networks, method, compiled=bool(machine.compile), sharded=is_sharded)
     learner = learner.to(fabric.device)
     _start_method(learner, config, prepared, ranks, fabric, -(-total_steps // len(batches)))
     average = None if train.average is None else averaged(learner.network, train.average)
@@ -143,18 +157,6 @@ def restart_training(state: State) -> None:
     state.best_validation = -1.0  # what the first stage reached is not this method's
     if state.average is not None:
         state.average.module.load_state_dict(state.learner.network.state_dict())
-
-
-def _with_threads(config: Config, networks: Sequence[Network], prepared: Prepared) -> MachineConfig:
-    """The machine's settings with a number of threads that suits the work of a step."""
-    machine, batch_size = config.machine, config.train.batch_size
-    assert batch_size is not None
-    if machine.threads is not None:
-        return machine
-    row = first_row(prepared.train)
-    work = 3 * batch_size * sum(operations(network, row) for network in networks)
-    threads = 1 if work < SMALL_WORK else torch.get_num_threads()
-    return machine.model_copy(update={"threads": threads})
 
 
 def _start_method(
