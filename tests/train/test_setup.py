@@ -127,6 +127,7 @@ def test_large_convolutions_on_a_processor_use_the_faster_format(configure, fabr
     assert (old.precision, old.channels_last) == ("32-true", True)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
 def test_only_long_runs_are_compiled(configure, fabric, monkeypatch):
     monkeypatch.setattr("imae.train.machine.has_bfloat16", lambda: True)
     monkeypatch.setattr("imae.train.machine._LARGE_WORK", 0)
