@@ -73,6 +73,10 @@ class CurveMethod(Method):
         """The cap or the bound."""
         return self.output_step
 
+    def shown(self) -> dict[str, float]:
+        """T, if it follows the training."""
+        return {} if self.auto is None else {"T": float(self.auto.T)}
+
     def start(self, facts: Facts) -> None:
         """Checks that the cap can be met with this number of classes."""
         super().start(facts)

@@ -142,6 +142,10 @@ class Method(nn.Module, ABC):
         """
         return None
 
+    def shown(self) -> dict[str, float]:
+        """Numbers of its own for each row of the history, such as a T that follows the training."""
+        return {}
+
     def start(self, facts: Facts) -> None:
         """Prepares for a run: here a memory gets its size."""
         self.facts = facts

@@ -235,7 +235,7 @@ class EpochDynamics:
     weight: NDArray[np.float32]
 
 
-_NUMBERS = ("epoch", "seconds", "learning_rate", "train_loss")
+_NUMBERS = ("epoch", "seconds", "learning_rate", "train_loss", "T")
 
 
 def check_row(row: Mapping[str, Any], where: str, *, last_step: int) -> None:

@@ -35,14 +35,16 @@ class Series:
         return [(x, y) for x, y in zip(self.x, self.y, strict=True) if y is not None]
 
 
-def accuracy_series(label: str, runs: Sequence[RunRecord], key: str) -> Series:
-    """The measure ``key`` of the history in percent, over the runs that have reached each step."""
+def accuracy_series(
+    label: str, runs: Sequence[RunRecord], key: str, *, factor: float = 100
+) -> Series:
+    """The number ``key`` of the history, by default in percent, over the runs at each step."""
     at: dict[float, list[float]] = {}
     for run in runs:
         for row in run.history:
             values = at.setdefault(row["step"], [])
             if row.get(key) is not None:
-                values.append(100 * row[key])
+                values.append(factor * row[key])
     steps = sorted(at)
     return Series(
         label,

@@ -185,6 +185,7 @@ def compare(
         for method, alike in methods.items()
     }
     drawn = {measure.name: _accuracies(measure, methods) for measure in MEASURES}
+    drawn["T"] = _followed_parameter(methods)
     panels = [panel(method, parts, epochs) for method, parts in pooled.items()]
     weights = [_weights(method, parts) for method, parts in pooled.items()]
     return Comparison(
@@ -207,6 +208,13 @@ def _accuracies(measure: Measure, methods: Mapping[str, Sequence[RunRecord]]) ->
     lines = [accuracy_series(method, runs, measure.key) for method, runs in methods.items()]
     title = measure.title + measure.direction
     return line_chart(title, lines, x_label="training steps", unit="%", limit=(0, 100))
+
+
+def _followed_parameter(methods: Mapping[str, Sequence[RunRecord]]) -> Chart | None:
+    """T of the methods that take it from the training itself."""
+    lines = [accuracy_series(method, runs, "T", factor=1) for method, runs in methods.items()]
+    title = "T, as the training set it"
+    return line_chart(title, lines, x_label="training steps", unit="", from_zero=True)
 
 
 def _weights(method: str, pooled: Mapping[int, Mapping[str, Gathered]]) -> Chart | None:

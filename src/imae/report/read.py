@@ -24,6 +24,7 @@ _NUMBERS = (
     "seconds_per_step",
     "learning_rate",
     "train_loss",
+    "T",
 )
 _LONGEST_LIST = 40  # characters
 _STATUSES = ("running", "stopped", "failed", "finished")

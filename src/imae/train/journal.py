@@ -103,8 +103,7 @@ class Journal:
 
     def growth(self, state: State) -> None:
         """Says once that the logits have grown very large."""
-        line = state.watch.growth()
-        if line is not None:
+        if (line := state.watch.growth()) is not None:
             self.display.say(line)
             self._progress(state, "running", line)
 
@@ -165,6 +164,7 @@ class Journal:
             "learning_rate": state.optimizer.param_groups[0]["lr"],
             "train_loss": loss / weight if weight else None,
             **evaluate(state, held),
+            **state.method.shown(),
         }
         validation = row[HELD_OUT.key]
         if validation is not None and validation > state.best_validation:
