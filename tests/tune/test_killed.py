@@ -25,7 +25,7 @@ def options(rows, out, **further):
     content = {
         "data": {"name": str(rows), "hold_out": 0.3},
         "model": {"name": "linear"},
-        "train": {"epochs": 30, "batch_size": 32},
+        "train": {"epochs": 10, "batch_size": 32},
         "machine": {"threads": 1, "accelerator": "cpu"},
         "seed": 5,
     }
@@ -33,14 +33,21 @@ def options(rows, out, **further):
 
 
 def finished(url):
-    """Number, parameters and value of every trial that has ended, as the database has them."""
-    study = optuna.load_study(study_name="imae", storage=url)
-    return [(each.params, each.value, each.state.name) for each in ended(study)]
+    """Parameters, value and state of every trial that has ended, as the database has them."""
+    storage = optuna.storages.RDBStorage(url)
+    try:
+        study = optuna.load_study(study_name="imae", storage=storage)
+        return [(each.params, each.value, each.state.name) for each in ended(study)]
+    except KeyError:  # the study has not been made yet
+        return []
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
 
 
 @pytest.mark.slow
 def test_twenty_kills_lose_and_double_no_finished_trial(rows, tmp_path):
-    whole = tune(**options(rows, tmp_path / "whole", trials=25))
+    whole = tune(**options(rows, tmp_path / "whole", trials=15))
     draw = random.Random(3)
     url = f"sqlite:///{tmp_path / 'search' / 'search.db'}"
     before = []
@@ -48,23 +55,20 @@ def test_twenty_kills_lose_and_double_no_finished_trial(rows, tmp_path):
         child = os.fork()
         if not child:
             try:
-                tune(**options(rows, tmp_path / "search", trials=25))
+                tune(**options(rows, tmp_path / "search", trials=15))
             finally:
                 os._exit(0)
         time.sleep(draw.uniform(0.0, 2.0))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         if (tmp_path / "search" / "search.db").exists():
-            try:
-                now = finished(url)
-            except KeyError:  # killed before the study was made
-                now = []
+            now = finished(url)
             assert now[: len(before)] == before
             before = now
-    again = tune(**options(rows, tmp_path / "search", trials=25))
+    again = tune(**options(rows, tmp_path / "search", trials=15))
     tried = [(dict(each.settings), each.accuracy) for each in again.trials]
     assert tried == [(dict(each.settings), each.accuracy) for each in whole.trials]
-    assert len(tried) == 25
+    assert len(tried) == 15
 
 
 @pytest.fixture
@@ -97,7 +101,7 @@ def database(tmp_path):
         run(f"{programs}/createdb", "-h", "127.0.0.1", "-p", port, "-U", "ann", "trials")
         yield f"postgresql://ann@127.0.0.1:{port}/trials"
     finally:
-        run(f"{programs}/pg_ctl", "-D", data, "-m", "immediate", "stop")
+        run(f"{programs}/pg_ctl", "-D", data, "-m", "immediate", "-t", "120", "stop")
 
 
 @pytest.mark.slow
@@ -111,15 +115,10 @@ def test_two_workers_share_a_database_and_one_may_be_killed(rows, tmp_path, data
         [sys.executable, "-c", WORKER, json.dumps(options(rows, tmp_path / "other", **shared))]
     )
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:  # until the other has done something
-        try:
-            if finished(database):
-                break
-        except Exception:
-            time.sleep(0.2)
+    while not (before := finished(database)) and time.monotonic() < deadline:
+        time.sleep(0.5)  # until the other has done something
     worker.send_signal(signal.SIGKILL)
     worker.wait()
-    before = finished(database)
     assert before
     outcome = tune(**options(rows, tmp_path / "mine", **shared))
     after = finished(database)

@@ -107,13 +107,15 @@ def tune(
         if storage is None:
             stack.enter_context(hold(folder))
         stack.enter_context(storage_errors(url))
-        found = open_study(
-            url,
-            name=study,
-            about=about,
-            seed=base.seed,
-            warm_up=max(1, (base.train.epochs or 9) // 3),
-            is_shared=storage is not None,
+        found = stack.enter_context(
+            open_study(
+                url,
+                name=study,
+                about=about,
+                seed=base.seed,
+                warm_up=max(1, (base.train.epochs or 9) // 3),
+                is_shared=storage is not None,
+            )
         )
         if not found.get_trials(deepcopy=False):
             found.enqueue_trial(space.start, skip_if_exists=True)

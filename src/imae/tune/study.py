@@ -24,10 +24,11 @@ PROBLEM = "problem"  # attribute of a trial: why its training failed
 FIRST = "first"  # attribute of a trial that is tried again: number of its first attempt
 
 
+@contextlib.contextmanager
 def open_study(
     url: str, *, name: str, about: Mapping[str, Any], seed: int, warm_up: int, is_shared: bool
-) -> "optuna.Study":
-    """The study of this name, new or as it was left.
+) -> "Iterator[optuna.Study]":
+    """The study of this name, new or as it was left; the block ends with its connections.
 
     Args:
         url: Where it is stored, as SQLAlchemy writes it.
@@ -67,7 +68,11 @@ def open_study(
             for trial in trials(study, "RUNNING"):
                 storage.set_trial_state_values(trial._trial_id, state=optuna.trial.TrialState.FAIL)
                 try_again(study, trial)
-    return study
+    try:
+        yield study
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
 
 
 def _check_about(study: "optuna.Study", about: Mapping[str, Any], url: str) -> None:
@@ -96,6 +101,7 @@ def try_again(study: "optuna.Study", trial: "FrozenTrial") -> None:
             params=trial.params,
             distributions=trial.distributions,
             user_attrs={FIRST: first},
+            system_attrs=trial.system_attrs,  # parameters that were asked for, if any
         )
     )
 
