@@ -24,7 +24,7 @@ coverage: $(VENV)/installed
 	done
 
 slow: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,services]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,services,integrations,release,notebooks]'
 	$(BIN)/python -m pytest -q -m slow
 
 docs: $(VENV)/installed

@@ -220,3 +220,12 @@ def test_a_cap_works_row_by_row_under_vmap(generator):
     logits = 5 * torch.randn(5, 4, generator=generator)
     rows = torch.func.vmap(lambda z: cap_logits(z, 0.7))(logits)
     torch.testing.assert_close(rows, cap_logits(logits, 0.7))
+
+
+@pytest.mark.parametrize("limit", [lambda z: cap_logits(z, 0.75), lambda z: bound_logits(z, 5.0)])
+def test_a_row_of_zeros_has_the_gradient_of_the_plain_logits(limit):
+    logits = torch.zeros(2, 3, requires_grad=True)
+    torch.nn.functional.cross_entropy(limit(logits), torch.tensor([0, 1])).backward()
+    plain = torch.zeros(2, 3, requires_grad=True)
+    torch.nn.functional.cross_entropy(plain, torch.tensor([0, 1])).backward()
+    torch.testing.assert_close(logits.grad, plain.grad)

@@ -95,7 +95,8 @@ def bound_logits(logits: Tensor, norm: float) -> Tensor:
 def _scaled(vector: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """A vector divided by its largest entry, so that its square is finite; and that entry."""
     largest = vector.detach().abs().amax(dim, keepdim=True)
-    return vector / largest.masked_fill(largest == 0, 1), largest
+    largest = largest.masked_fill(largest == 0, 1)  # else a vector of zeros would have no gradient
+    return vector / largest, largest
 
 
 def _shortened(unit: Tensor, scale: Tensor, norm: Tensor, dim: int, *, otherwise: Tensor) -> Tensor:

@@ -1,0 +1,163 @@
+"""Objectives of boosted trees, XGBoost and LightGBM, from the curves."""
+
+import inspect
+import math
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from imae.curves import CCE, IMAE, Curve, parse_curve
+from imae.errors import ArgumentError, DataError, check_interval
+from imae.losses import AutoT, curve_loss, margin
+from imae.losses.margin import chance_weight
+
+# A second derivative of 0 would divide by 0 in a leaf; the built-in objectives have such a floor.
+_SMALLEST = 1e-16
+
+Floats = NDArray[np.float64]
+
+
+class Objective:
+    """A robust loss as the objective of XGBoost (from 2.1) or LightGBM (from 4).
+
+    Formula, with z the raw scores, m the margin of the label, p_j the softmax, and s_j the softmax
+    over the other classes:
+
+        gradient            phi'(m) for the label,  -phi'(m) s_j for another class j
+        second derivative   f |phi'(m)| p_y         f |phi'(m)| s_j (1 - p_j)
+
+    The second derivative is that of cross entropy weighted so that it has this gradient. It is
+    positive for every curve, while the curve's own is not, and exact for CCE with f = 1. The loss
+    is scaled to the weight that cross entropy has at p = 1 / C, where training starts, so that
+    learning rates and regularisation carry over.
+
+    Pass the object as ``obj`` of ``xgboost.train``, as ``objective`` in the parameters of
+    ``lightgbm.train``, or as ``objective`` of ``XGBClassifier`` and ``LGBMClassifier``; it takes
+    the arguments of each. For several classes the native calls need ``num_class`` too. Models with
+    an own objective give raw scores: ``predict_proba`` turns them into probabilities.
+
+    Args:
+        curve: A curve by its name, such as ``"imae"`` or ``"gce:q=0.5"``, or from ``imae.curves``.
+        T: The parameter of ``"imae"``; "auto" lets it follow the training, a step each round.
+        curvature: The factor f; by default that of XGBoost, 2 for several classes and 1 for two.
+
+    Examples:
+        >>> objective = Objective("cce")
+        >>> gradient, second = objective(np.array([0, 1]), np.zeros((2, 4)))
+        >>> gradient[0].tolist(), second[0].tolist()
+        ([-0.75, 0.25, 0.25, 0.25], [0.375, 0.375, 0.375, 0.375])
+        >>> objective.probabilities(np.zeros((1, 4))).tolist()
+        [[0.25, 0.25, 0.25, 0.25]]
+    """
+
+    def __init__(
+        self,
+        curve: str | Curve = "imae",
+        *,
+        T: float | Literal["auto"] = "auto",
+        curvature: float | None = None,
+    ) -> None:
+        if curvature is not None:
+            check_interval("curvature", curvature, low=0, open_low=True, open_high=True)
+        self.curve = curve if isinstance(curve, Curve) else parse_curve(curve)
+        self.curvature = curvature
+        self._auto: AutoT | None = None
+        if curve == IMAE.name:
+            if T == "auto":
+                self._auto = AutoT().double()
+            else:
+                self.curve = IMAE(T)
+
+    def __call__(
+        self, first: Any, second: Any, sample_weight: ArrayLike | None = None
+    ) -> tuple[Floats, Floats]:
+        """Gradient and second derivative at raw scores, shape (N,) for two classes or (N, C).
+
+        Args:
+            first: Raw scores, if the second argument is a data set of either library; else labels.
+            second: A data set, or raw scores.
+            sample_weight: How much each row counts, shape (N,); a data set brings its own.
+
+        Raises:
+            DataError: If labels are not class numbers that fit the scores.
+        """
+        if hasattr(second, "get_label"):  # the native calls give (scores, data set)
+            scores, labels, sample_weight = first, second.get_label(), second.get_weight()
+        else:
+            labels, scores = first, second
+        raw = torch.from_numpy(np.ascontiguousarray(scores, dtype=np.float64))
+        target = _checked(labels, raw)
+        logits = _pairs(raw) if raw.dim() == 1 else raw
+        gradient, second_derivative = self._derivatives(logits, target)
+        if raw.dim() == 1:
+            gradient, second_derivative = gradient[:, 1], second_derivative[:, 1]
+        if sample_weight is not None and np.size(sample_weight):
+            weight = torch.from_numpy(np.array(sample_weight, np.float64))
+            weight = weight.view(-1, *(1,) * (raw.dim() - 1))
+            gradient, second_derivative = gradient * weight, second_derivative * weight
+        return gradient.numpy(), second_derivative.clamp(min=_SMALLEST).numpy()
+
+    def probabilities(self, raw: ArrayLike) -> Floats:
+        """Probabilities of the classes, shape (N, C), at raw scores (N,) or (N, C)."""
+        scores = torch.from_numpy(np.array(raw, np.float64))
+        logits = _pairs(scores) if scores.dim() == 1 else scores
+        return np.asarray(logits.softmax(1).numpy())
+
+    def predict_proba(self, model: Any, rows: Any) -> Floats:
+        """Probabilities that a model of either library gives to rows, shape (N, C).
+
+        Args:
+            model: A booster, or an estimator of the scikit-learn interface.
+            rows: What its ``predict`` takes.
+        """
+        takes = inspect.signature(model.predict).parameters
+        option = "output_margin" if "output_margin" in takes else "raw_score"
+        return self.probabilities(model.predict(rows, **{option: True}))
+
+    def _derivatives(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        num_classes = logits.shape[1]
+        curvature = self.curvature or (2.0 if num_classes > 2 else 1.0)
+        logits = logits.detach().requires_grad_()
+        curve = self._current(logits.detach(), target)
+        scale = chance_weight(CCE(), logits) / chance_weight(curve, logits)
+        loss = curve_loss(logits, target, curve, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, logits)
+        with torch.no_grad():
+            p = logits.softmax(1)
+            is_label = torch.nn.functional.one_hot(target, num_classes).bool()
+            others = logits.masked_fill(is_label, -math.inf).softmax(1)
+            size = -curve.slope(margin(logits, target)).unsqueeze(1)
+            second = size * torch.where(is_label, p, others * (1 - p))
+        return gradient * scale, second * scale * curvature
+
+    def _current(self, logits: Tensor, target: Tensor) -> Curve:
+        if self._auto is None:
+            return self.curve
+        if bool((logits == logits[:1]).all()):  # the first round: all rows have one score
+            self._auto = AutoT().double()
+        return IMAE(self._auto.observe(logits, target))
+
+    def __repr__(self) -> str:
+        curve = "imae, T='auto'" if self._auto is not None else repr(self.curve)
+        return f"Objective({curve})"
+
+
+def _pairs(raw: Tensor) -> Tensor:
+    """The scores of both classes, where only the difference of the two is given."""
+    return torch.stack([torch.zeros_like(raw), raw], dim=1)
+
+
+def _checked(labels: Any, raw: Tensor) -> Tensor:
+    given = np.asarray(labels)
+    if raw.dim() not in (1, 2) or len(given) != len(raw):
+        raise DataError(f"there are {len(given)} labels for scores of shape {tuple(raw.shape)}")
+    target = given.astype(np.int64)
+    num_classes = 2 if raw.dim() == 1 else raw.shape[1]
+    if num_classes < 2:
+        raise ArgumentError("set num_class to the number of classes, two or more")
+    if (target != given).any() or target.min() < 0 or target.max() >= num_classes:
+        raise DataError(f"labels must be class numbers in [0, {num_classes})")
+    return torch.from_numpy(target)

@@ -1,0 +1,168 @@
+"""The objectives in the real libraries, beside their own."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_iris
+
+from imae.curves import CCE, CURVES, GCE, IMAE, MAE, Window
+from imae.errors import ArgumentError, DataError
+from imae.integrations.boosting import Objective
+from imae.noise import symmetric
+
+lightgbm = pytest.importorskip("lightgbm")
+xgboost = pytest.importorskip("xgboost")
+
+EXTREME = np.array([[60.0, 0, 0], [-60.0, 0, 0], [0, 0, 0], [1e4, -1e4, 0]])
+ALL = [*(entry.build() for entry in CURVES), Window(IMAE(T=8.0), low=-4.0, high=4.0)]
+
+
+@pytest.mark.parametrize("curve", ALL, ids=lambda curve: curve.name)
+def test_the_second_derivative_is_positive_and_everything_finite(curve):
+    for scores in (EXTREME, EXTREME[:, 0]):
+        labels = np.array([0, 0, 1, 1])
+        gradient, second = Objective(curve)(labels, scores)
+        assert gradient.shape == second.shape == scores.shape
+        assert np.isfinite(gradient).all()
+        assert np.isfinite(second).all()
+        assert (second > 0).all()
+
+
+@pytest.mark.parametrize("curve", [CCE(), MAE(), GCE(q=0.5), IMAE(T=8.0)], ids=repr)
+def test_the_gradient_is_the_derivative_of_the_scaled_value(curve):
+    generator = np.random.Generator(np.random.PCG64(1))
+    scores, labels = generator.normal(size=(5, 4)), np.array([0, 1, 2, 3, 3])
+    gradient, _ = Objective(curve)(labels, scores)
+    weights = [
+        float(each.weight(torch.tensor([0.25], dtype=torch.float64))) for each in (CCE(), curve)
+    ]
+
+    def loss(label, z):
+        rest = math.log(sum(math.exp(each) for k, each in enumerate(z) if k != label))
+        m = torch.tensor(z[label] - rest, dtype=torch.float64)
+        return weights[0] / weights[1] * float(curve.value(m))
+
+    for row in range(5):
+        for column in range(4):
+            step = np.zeros(4)
+            step[column] = 1e-6
+            ends = [loss(labels[row], (scores[row] + sign * step).tolist()) for sign in (1, -1)]
+            assert gradient[row, column] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
+
+
+def test_the_second_derivative_of_cross_entropy_is_its_own():
+    generator = np.random.Generator(np.random.PCG64(2))
+    scores, labels = generator.normal(size=(6, 3)), np.array([0, 1, 2, 0, 1, 2])
+    p = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    _, second = Objective(CCE(), curvature=1.0)(labels, scores)
+    np.testing.assert_allclose(second, p * (1 - p), rtol=1e-9)
+    gradient, second = Objective(CCE())(labels % 2, scores[:, 0])
+    q = 1 / (1 + np.exp(-scores[:, 0]))
+    np.testing.assert_allclose(gradient, q - labels % 2, rtol=1e-9)
+    np.testing.assert_allclose(second, q * (1 - q), rtol=1e-9)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_breast_cancer], ids=["several", "two"])
+def test_cross_entropy_is_the_built_in_objective_of_xgboost(load):
+    rows, labels = load(return_X_y=True)
+    number = int(labels.max()) + 1
+    data = xgboost.DMatrix(rows, labels)
+    common = {"base_score": 0.5 if number > 2 else 0.0, "max_depth": 3, "nthread": 1}
+    if number > 2:
+        common["num_class"] = number
+    name = "multi:softprob" if number > 2 else "binary:logistic"
+    builtin = {**common, "objective": name, **({} if number > 2 else {"base_score": 0.5})}
+    expected = xgboost.train(builtin, data, 10).predict(data)
+    objective = Objective("cce")
+    booster = xgboost.train(common, data, 10, obj=objective)
+    found = objective.predict_proba(booster, data)
+    np.testing.assert_allclose(found if number > 2 else found[:, 1], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_breast_cancer], ids=["several", "two"])
+def test_cross_entropy_is_the_built_in_objective_of_lightgbm(load):
+    rows, labels = load(return_X_y=True)
+    number = int(labels.max()) + 1
+    common = {"boost_from_average": False, "verbose": -1, "num_threads": 1, "num_leaves": 7}
+    if number > 2:
+        common["num_class"] = number
+
+    def data():
+        return lightgbm.Dataset(rows, labels)
+
+    name = "multiclass" if number > 2 else "binary"
+    expected = lightgbm.train({**common, "objective": name}, data(), 10).predict(rows)
+    objective = Objective("cce", curvature=number / (number - 1) if number > 2 else 1.0)
+    booster = lightgbm.train({**common, "objective": objective}, data(), 10)
+    found = objective.predict_proba(booster, rows)
+    np.testing.assert_allclose(found if number > 2 else found[:, 1], expected, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    rows, labels = load_iris(return_X_y=True)
+    return rows, symmetric(labels, rate=0.2, num_classes=3, seed=1).labels, labels
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda objective: xgboost.XGBClassifier(objective=objective, n_estimators=20, n_jobs=1),
+        lambda objective: lightgbm.LGBMClassifier(
+            objective=objective, n_estimators=20, n_jobs=1, verbose=-1
+        ),
+    ],
+    ids=["xgboost", "lightgbm"],
+)
+def test_the_estimators_of_both_libraries(build, noisy):
+    rows, given, labels = noisy
+    objective = Objective("imae", T=8.0)
+    model = build(objective).fit(rows, given)
+    probabilities = objective.predict_proba(model, rows)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert (probabilities.argmax(1) == labels).mean() > 0.85
+    # Rows of weight 0 do not count, whatever their labels are.
+    weight = (given == labels).astype(float)
+    weighted = build(Objective("imae", T=8.0)).fit(rows, given, sample_weight=weight)
+    assert (objective.predict_proba(weighted, rows).argmax(1) == labels).mean() > 0.95
+
+
+def test_a_weight_multiplies_both_derivatives():
+    scores, labels, weight = np.eye(3), np.array([0, 1, 1]), np.array([1.0, 2.0, 0.5])
+    plain = Objective("gce")(labels, scores)
+    for one, other in zip(plain, Objective("gce")(labels, scores, weight), strict=True):
+        np.testing.assert_allclose(other, one * weight[:, None])
+
+
+def test_the_automatic_parameter_begins_again_with_every_training(noisy):
+    rows, given, _ = noisy
+    objective = Objective("imae")
+    model = xgboost.XGBClassifier(objective=objective, n_estimators=25, n_jobs=1)
+    first = objective.predict_proba(model.fit(rows, given), rows)
+    assert objective(given, np.zeros((150, 3)))[0].shape == (150, 3)
+    np.testing.assert_array_equal(objective.predict_proba(model.fit(rows, given), rows), first)
+    assert repr(objective) == "Objective(imae, T='auto')"
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "message"),
+    [
+        ([0, 3], np.zeros((2, 3)), r"class numbers in \[0, 3\)"),
+        ([0, 0.5], np.zeros((2, 3)), "class numbers"),
+        ([0, -1], np.zeros(2), r"class numbers in \[0, 2\)"),
+        ([0, 1, 1], np.zeros((2, 3)), "3 labels for scores"),
+        ([0, 0], np.zeros((2, 1)), "set num_class"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels, scores, message):
+    with pytest.raises((DataError, ArgumentError), match=message):
+        Objective("cce")(np.array(labels), scores)
+
+
+def test_wrong_options_are_refused():
+    with pytest.raises(ArgumentError, match="curvature"):
+        Objective("cce", curvature=0.0)
+    with pytest.raises(ArgumentError, match="nonsense"):
+        Objective("nonsense")
