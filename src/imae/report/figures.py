@@ -20,8 +20,8 @@ from imae.report.dynamics import NUM_BINS, read_labels
 from imae.report.formats import printable
 from imae.report.read import RunRecord
 
-# A palette that stays apart for colour-blind readers (Okabe and Ito), on a white ground.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# A palette that stays apart for colour-blind readers (Okabe and Ito); None is the text's colour.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", None)
 _STYLES = ("-", "--", "-.", ":")
 _MOST_WITHIN = 10  # labels for which there is room within the axes
 
@@ -57,11 +57,12 @@ def save_lines(
     size = (8.6, max(4.2, 0.2 * len(lines))) if is_crowded else (6.4, 4.2)
     figure = figure_class(figsize=size, layout="constrained")
     axes = figure.subplots()
+    text_colour = import_extra("matplotlib", extra="plot").rcParams["text.color"]
     for number, heights in enumerate(lines.values()):
         style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
         known = np.isfinite(heights)
         mark = "." if known.sum() == 1 else ""  # a line through one point cannot be seen
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = _COLOURS[number % len(_COLOURS)] or text_colour
         axes.plot(x[known], heights[known], style, marker=mark, color=colour, label=f"{number}")
     axes.set(xlabel=x_label, ylabel=y_label, ylim=y_limit)
     if x[0] < x[-1]:

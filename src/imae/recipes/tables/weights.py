@@ -65,7 +65,7 @@ def draw_pipeline(out: Path) -> list[Path]:
     for place, text in enumerate(_STAGES):
         colour = "#ffd8a8" if text.startswith("logits") else "#e7f0fa"
         box = {"boxstyle": "round,pad=0.5", "facecolor": colour, "edgecolor": "#33506b"}
-        axes.text(place, 0, text, ha="center", va="center", bbox=box)
+        axes.text(place, 0, text, ha="center", va="center", color="black", bbox=box)
     for place, (forward, backward) in enumerate(zip(_FORWARD, _BACKWARD, strict=True)):
         for height, ends, text in ((0.45, (0, 1), forward), (-0.45, (1, 0), backward)):
             start, end = ((place + each, height) for each in ends)
