@@ -6,7 +6,10 @@ from imae._registry import lazy_exports
 
 if TYPE_CHECKING:
     from imae import curves as curves
+    from imae import data as data
     from imae import losses as losses
+    from imae import metrics as metrics
+    from imae import models as models
     from imae import noise as noise
     from imae.errors import ArgumentError as ArgumentError
     from imae.errors import DataError as DataError
