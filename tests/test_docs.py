@@ -14,6 +14,7 @@ from imae.recipes import RECIPES
 from imae.records.measures import COLUMNS
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 PUBLIC = (
     "imae",
     "imae.curves",
@@ -84,7 +85,7 @@ def test_ci_calls_the_readmes_test_command():
 
 
 def test_every_command_of_the_program_is_documented():
-    pages = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+    pages = "".join(path.read_text() for path in PAGES)
     assert [name for name in COMMANDS if f"imae {name}" not in pages] == []
 
 
@@ -96,7 +97,7 @@ def test_every_column_of_a_report_is_explained():
 
 
 def test_every_python_example_of_the_pages_is_run():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", *PAGES]:
         for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
             assert block.startswith(">>> "), f"{page.name}: not a doctest: {block[:60]!r}"
 
@@ -120,3 +121,44 @@ def test_every_claim_has_a_status():
     assert len(rows) > 30
     for claim, status in rows:
         assert re.search(r"confirmed|refuted|open|in part|a definition", status), claim
+
+
+def test_the_badges_are_true():
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.11 reads TOML")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    figures = ROOT / "docs" / "figures"
+
+    def shown(name: str) -> str:
+        return (figures / f"badge-{name}.svg").read_text()
+
+    assert f">{project['project']['license']}</text>" in shown("licence")
+    lowest = project["project"]["requires-python"].removeprefix(">=")
+    assert f">{lowest}+</text>" in shown("python")
+    assert project["tool"]["mypy"]["strict"] is True
+    assert ">mypy strict</text>" in shown("types")
+    assert (ROOT / "src" / "imae" / "py.typed").exists()
+
+
+def test_every_picture_is_there_in_light_and_dark():
+    names = {path.name for path in (ROOT / "docs" / "figures").glob("*.png")}
+    assert {name.replace("-dark.", "-light.") for name in names if "-dark." in name} == {
+        name for name in names if "-dark." not in name
+    }
+    for page in PAGES:
+        shown = re.findall(r"\(((?:\.\./)?figures/[^)]+\.png[^)]*)\)", page.read_text())
+        light = [each for each in shown if each.endswith("-light.png#only-light")]
+        dark = [each for each in shown if each.endswith("-dark.png#only-dark")]
+        assert len(light) == len(dark) == len(shown) / 2, page.name
+
+
+def test_the_readme_is_short():
+    text = (ROOT / "README.md").read_text()
+    words = re.sub(r"```.*?```|^\|.*$|<[^>]+>", "", text, flags=re.DOTALL | re.MULTILINE).split()
+    assert len(words) < 560
+
+
+def test_links_of_the_readme_lead_somewhere():
+    text = (ROOT / "README.md").read_text()
+    linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)|(?:src|srcset)=\"([^\"]+)\"", text)
+    assert len(linked) > 10
+    assert [path for pair in linked for path in pair if path and not (ROOT / path).exists()] == []
