@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from imae.cli.app import COMMANDS
+from imae.cli.app import COMMANDS, load_command
 from imae.recipes import RECIPES
 from imae.records.measures import COLUMNS
 
@@ -87,6 +87,35 @@ def test_ci_calls_the_readmes_test_command():
 def test_every_command_of_the_program_is_documented():
     pages = "".join(path.read_text() for path in PAGES)
     assert [name for name in COMMANDS if f"imae {name}" not in pages] == []
+
+
+def options_of(words: list[str]) -> set[str]:
+    """The options of a command, or of the part of it that these words name."""
+    command = load_command(words[0])
+    parts = getattr(command, "commands", {})
+    if parts:
+        command = parts.get(words[1] if len(words) > 1 else "", parts.get("run", command))
+    return {"--help", *(option for each in command.params for option in each.opts)}
+
+
+def test_every_command_line_of_the_pages_uses_options_that_exist():
+    written = set()
+    for page in [ROOT / "README.md", *PAGES]:
+        text = page.read_text()
+        blocks = re.findall(
+            r"^```(?:sh|bash|console|text)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL
+        )
+        written |= set(re.findall(r"^(?:\$ )?imae ([^#&|\n]+)", "\n".join(blocks), re.MULTILINE))
+        written |= set(re.findall(r"`imae ([^`\n]+)`", text))
+    unknown = {
+        f"imae {line}"
+        for line in written
+        if line.split()[0] in COMMANDS
+        for option in re.findall(r"(?<!\S)--[a-z][\w-]*", line)
+        if option not in options_of(line.split())
+    }
+    assert len(written) > 100
+    assert sorted(unknown) == []
 
 
 def test_every_column_of_a_report_is_explained():
