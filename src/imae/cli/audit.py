@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from imae.cli.options import print_table
 from imae.cli.review import (
     apply,
     check,
@@ -204,7 +205,7 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
             f"{found.wrong_probability[row]:.1%}",
         )
         table.add_row(*map(Text, cells))  # Text: no markup is read from names
-    console.print(table)
+    print_table(table, console)
     lines = (
         f"{percent(found.noise_rate)}% of {len(found)} labels are wrong (95% interval "
         f"{percent(found.noise_rate_low)}% to {percent(found.noise_rate_high)}%); "

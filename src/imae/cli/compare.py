@@ -9,7 +9,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from imae.cli.options import DROP, ID_COLUMN, LABEL_COLUMN, OVERWRITE, data_flags, gather_settings
+from imae.cli.options import (
+    DROP,
+    ID_COLUMN,
+    LABEL_COLUMN,
+    OVERWRITE,
+    data_flags,
+    gather_settings,
+    print_table,
+    say_next,
+)
 from imae.errors import ArgumentError, check_choice, import_extra
 from imae.records import RunFolder
 
@@ -83,6 +92,7 @@ def compare_and_report(
     save_figures(records, out / "figures")
     typer.echo(as_text(compared, width=Console().width))
     typer.echo(f"wrote {page}; the runs, the table and the figures are in the same folder")
+    say_next("imae", "audit", runs[0].path)
 
 
 # The library's defaults, the same for every loss, except for four things: the noise, no
@@ -199,6 +209,7 @@ def reproduce(
         if path.suffix == ".md" and path.name != "table.md":
             typer.echo(path.read_text())
     typer.echo(f"wrote {len(made.files)} tables and figures: {folder}")
+    say_next("imae", "report", folder)
 
 
 def _list(name: str | None, budget: str) -> None:
@@ -212,7 +223,7 @@ def _list(name: str | None, budget: str) -> None:
     table.columns[0].no_wrap = True
     for entry in RECIPES:
         table.add_row(entry.name, entry.summary, str(len(entry.build().cells("paper"))))
-    Console().print(table)
+    print_table(table)
 
 
 def _show_runs(jobs: "Sequence[Job]") -> None:
@@ -286,3 +297,4 @@ def report(
     typer.echo(as_text(compared, width=Console().width))
     for path in written:
         typer.echo(f"wrote {path}")
+    say_next("imae", "audit", runs[0])

@@ -16,7 +16,9 @@ from imae.cli.options import (
     LABEL_COLUMN,
     OVERWRITE,
     column_options,
+    print_table,
     refuse_overwriting,
+    say_next,
 )
 from imae.errors import check_choice, import_extra
 
@@ -37,8 +39,8 @@ data = typer.Typer(
 @data.command("list")
 def list_sets(root: Path | None = _ROOT) -> None:
     """Print every named set, its size, where it comes from and whether it is on this machine."""
-    console = Console()
-    console.print(set_table(root, width=console.width))
+    print_table(set_table(root, width=Console().width))
+    say_next("imae", "data", "fetch", "NAME")
 
 
 def set_table(root: Path | None, *, width: int) -> Table:
@@ -52,8 +54,8 @@ def set_table(root: Path | None, *, width: int) -> Table:
     table.add_column("what it is")
     table.add_column("rows", justify="right")
     table.add_column("classes", justify="right")
-    table.add_column("sources", overflow="fold")
     table.add_column("here")
+    table.add_column("sources")
     is_wide = width >= WIDE
     if is_wide:
         table.add_column("reference")
@@ -63,8 +65,8 @@ def set_table(root: Path | None, *, width: int) -> Table:
             escape(item.summary),
             " + ".join(f"{count:,}" for count in item.rows),
             str(item.num_classes),
-            ", ".join(dict.fromkeys(origin.label for origin in item.origins)) or "by hand",
             "yes" if item.locate(folder) is not None else "no",
+            ", ".join(dict.fromkeys(origin.label for origin in item.origins)) or "by hand",
         )
         table.add_row(*row, *([escape(item.reference)] if is_wide else []))
     return table
@@ -76,6 +78,7 @@ def fetch_set(name: str = _NAME, root: Path | None = _ROOT) -> None:
     from imae.data.sources.catalog import fetch
 
     typer.echo(f"{name} is in {fetch(name, root)}")
+    say_next("imae", "train", name)
 
 
 @data.command("verify")
@@ -123,10 +126,21 @@ def noise(
         f"{int(noisy.is_flipped.sum())} of {len(split)} labels changed "
         f"({noisy.realised_rate:.4f}), {spec}, seed {seed}: {out}"
     )
+    say_next("imae", "train", data, "--labels", out)
 
 
 _SETTINGS = "settings"
-_KINDS = ("losses", "methods", "noise", "models", "data", "recipes", _SETTINGS)
+# What can be listed, and a command that uses such a name.
+_NEXT = {
+    "losses": "curves LOSS",
+    "methods": "train DATA --loss NAME",
+    "noise": "noise DATA --kind NAME --rate 0.4 --out labels.csv",
+    "models": "train DATA --model NAME",
+    "data": "train NAME",
+    "recipes": "reproduce NAME",
+    _SETTINGS: "train DATA --set KEY=VALUE",
+}
+_KINDS = tuple(_NEXT)
 
 
 def list_entries(
@@ -137,13 +151,15 @@ def list_entries(
     `imae list settings` lists what `--set KEY=VALUE` can set.
     """
     check_choice("what to list", kind, _KINDS)
-    console = Console()
+    width = Console().width
     if kind == _SETTINGS:
-        console.print(_setting_table())
+        table = _setting_table()
     elif kind == "data":
-        console.print(set_table(None, width=console.width))
+        table = set_table(None, width=width)
     else:
-        console.print(_entry_table(kind, console.width))
+        table = _entry_table(kind, width)
+    print_table(table)
+    say_next("imae", *_NEXT[kind].split())
 
 
 def _setting_table() -> Table:
@@ -219,8 +235,8 @@ def curves(
     names = tuple(losses) if losses else _PAPER_LOSSES + tuple(f"imae:T={T:g}" for T in _PAPER_T)
     chosen = {name: parse_curve(name) for name in dict.fromkeys(names)}
     console = Console()
-    console.print(_weights(chosen))
-    console.print(_bounds(chosen))
+    print_table(_weights(chosen), console)
+    print_table(_bounds(chosen), console)
     if out is None:
         return
     compared = {name: parse_curve(name) for name in losses or _PAPER_LOSSES}

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from imae.cli.options import OVERWRITE, progress_bar
+from imae.cli.options import OVERWRITE, print_table, progress_bar, say_next
 from imae.errors import ArgumentError, DataError, ImaeError, check_choice, import_extra
 from imae.records.files import check_overwriting
 
@@ -72,7 +71,7 @@ def eval_retrieval(
             found = evaluate(**arrays, ranks=wanted, rerank=rerank)
         except ImaeError as error:
             raise type(error)(f"{source}: {error}") from error
-    Console().print(_retrieval_table(found))
+    print_table(_retrieval_table(found))
     if found.num_without_match:
         typer.echo(f"{found.num_without_match} queries without a match were left out")
     if page is not None:
@@ -241,7 +240,8 @@ def eval_robust(
             table.add_row("none", "0", str(found.num_rows), f"{100 * found.clean:.1f}")
         title = f"pgd, {steps} steps" if name == "pgd" else name
         table.add_row(title, epsilon, str(found.num_rows), f"{100 * found.attacked:.1f}")
-    Console().print(table)
+    print_table(table)
+    say_next("imae", "report", run)
 
 
 def _epsilon(text: str) -> float:

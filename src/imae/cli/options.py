@@ -1,6 +1,7 @@
-"""What commands share: options, settings, outputs that must not overwrite inputs, a bar."""
+"""What commands share: options, settings, bars and tables on a terminal, the next command."""
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import Progress
+from rich.table import Column, Table
 
 from imae.errors import ArgumentError
 
@@ -103,3 +106,39 @@ def progress_bar(unit: str) -> Iterator[Callable[[int, int], None]]:
         yield show
     finally:
         bar.stop()
+
+
+def print_table(table: Table, console: Console | None = None) -> None:
+    """Prints a table in which no word is broken.
+
+    Columns share the width that their longest words leave. Where even those have no room, columns
+    are left out from the right.
+    """
+    console = console or Console()
+    spans = [_span(console, column) for column in table.columns]
+    while len(spans) > 2 and sum(low for low, _ in spans) > _room(console, spans):
+        spans.pop()
+        table.columns.pop()
+    spare = _room(console, spans) - sum(low for low, _ in spans)
+    wanted = sum(high - low for low, high in spans)
+    if 0 <= spare < wanted:
+        for column, (low, high) in zip(table.columns, spans, strict=True):
+            column.width = low + (high - low) * spare // wanted
+    console.print(table)
+
+
+def _room(console: Console, spans: Sequence[tuple[int, int]]) -> int:
+    return console.width - 3 * len(spans) - 1  # lines between columns, and a space on each side
+
+
+def _span(console: Console, column: Column) -> tuple[int, int]:
+    """Width of the longest word and of the longest cell of a column."""
+    cells = [column.header, *column.cells]
+    found = [Measurement.get(console, console.options, cell) for cell in cells]
+    high = max(each.maximum for each in found)
+    return high if column.no_wrap else max(each.minimum for each in found), high
+
+
+def say_next(*words: object) -> None:
+    """Says on the error stream which command comes next."""
+    typer.echo(f"next: {' '.join(shlex.quote(str(word)) for word in words)}", err=True)

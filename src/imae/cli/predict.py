@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from imae.cli.options import OVERWRITE, progress_bar, refuse_overwriting
+from imae.cli.options import OVERWRITE, progress_bar, refuse_overwriting, say_next
 from imae.errors import import_extra
 
 _SHOWN = 5  # classes in the summary
@@ -57,6 +57,7 @@ def predict(
     more = ["..."] if len(most) > _SHOWN else []
     typer.echo(f"{len(predictions)} rows: {', '.join(shown + more)}")
     typer.echo(f"wrote {out}")
+    say_next("imae", "export", run, "--out", "model.onnx")
 
 
 def export(
@@ -83,3 +84,4 @@ def export(
 
     export_run(Run(run, model=model), out, format=format, which=which, overwrite=overwrite)
     typer.echo(f"wrote {out}")
+    say_next("imae", "predict", run, "DATA")

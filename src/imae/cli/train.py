@@ -9,7 +9,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from imae.cli.options import DROP, ID_COLUMN, LABEL_COLUMN, data_flags, gather_settings
+from imae.cli.options import (
+    DROP,
+    ID_COLUMN,
+    LABEL_COLUMN,
+    data_flags,
+    gather_settings,
+    print_table,
+    say_next,
+)
 from imae.errors import ArgumentError, import_extra
 from imae.records.measures import MEASURES
 
@@ -144,7 +152,7 @@ def _show_plan(config: Any) -> None:
     for key, value in planned.settings.items():
         table.add_row(key, escape(value))
     console = Console()
-    console.print(table)
+    print_table(table, console)
     console.print(
         f"{planned.num_rows} rows to train on, {planned.num_parameters:,} parameters, "
         f"{planned.total_steps} steps; an epoch takes about {planned.epoch_seconds:.1f} s, "
@@ -168,13 +176,14 @@ def _report(path: Path, result: dict[str, Any] | None) -> None:
         if measure.is_summary and None not in ends:
             table.add_row(measure.heading.lower(), *(f"{value:.1%}" for value in ends))
     console = Console()
-    console.print(table)
+    print_table(table, console)
     console.print(
         f"{result['steps']} steps in {result['seconds']:.1f} s; the run is in {path}",
         soft_wrap=True,
         highlight=False,
         markup=False,
     )
+    say_next("imae", "audit", path)
 
 
 def _number_or_auto(T: str | None) -> float | str | None:

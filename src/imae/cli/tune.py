@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from imae.cli.options import DROP, ID_COLUMN, LABEL_COLUMN, data_flags, gather_settings
+from imae.cli.options import DROP, ID_COLUMN, LABEL_COLUMN, data_flags, gather_settings, print_table
 from imae.errors import ArgumentError, import_extra
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _show(outcome: "Outcome") -> None:
         mark = " (chosen)" if trial is outcome.chosen else ""
         accuracy = "stopped early" if trial.accuracy is None else f"{trial.accuracy:.1%}"
         table.add_row(f"{trial.number}{mark}", ", ".join(words), accuracy)
-    Console().print(table)
+    print_table(table)
     for line in outcome.lines():
         typer.echo(line)
     typer.echo(f"wrote {outcome.page}; train with the chosen settings:\n{outcome.command}")
