@@ -6,7 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -72,7 +74,7 @@ def test_twenty_kills_lose_and_double_no_finished_trial(rows, tmp_path):
 
 
 @pytest.fixture
-def database(tmp_path):
+def database():
     """The address of a PostgreSQL server that runs while the test does."""
     folders = (
         sorted(os.listdir("/usr/lib/postgresql")) if os.path.isdir("/usr/lib/postgresql") else []
@@ -81,13 +83,10 @@ def database(tmp_path):
     if not found and shutil.which("initdb") is None:
         pytest.skip("needs a PostgreSQL server, such as Debian's package postgresql")
     programs = found[-1] if found else os.path.dirname(shutil.which("initdb"))
-    place = tmp_path / "server"
-    place.mkdir()
+    place = Path(tempfile.mkdtemp(prefix="imae-database-"))
     as_user = []
-    if os.getuid() == 0:  # the server refuses to run as root
+    if os.getuid() == 0:  # the server refuses to run as root, and may not enter pytest's folders
         shutil.chown(place, "postgres", "postgres")
-        for parent in list(place.parents)[:3]:
-            parent.chmod(parent.stat().st_mode | 0o011)
         as_user = ["runuser", "-u", "postgres", "--"]
 
     def run(*command):
@@ -102,6 +101,7 @@ def database(tmp_path):
         yield f"postgresql://ann@127.0.0.1:{port}/trials"
     finally:
         run(f"{programs}/pg_ctl", "-D", data, "-m", "immediate", "-t", "120", "stop")
+        shutil.rmtree(place)
 
 
 @pytest.mark.slow

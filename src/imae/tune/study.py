@@ -65,9 +65,10 @@ def open_study(
         )
         _check_about(study, about, url)
         if not is_shared:
+            for trial in _left_behind(study):
+                try_again(study, trial)  # first: a process that dies in between finds both
             for trial in trials(study, "RUNNING"):
                 storage.set_trial_state_values(trial._trial_id, state=optuna.trial.TrialState.FAIL)
-                try_again(study, trial)
     try:
         yield study
     finally:
@@ -104,6 +105,18 @@ def try_again(study: "optuna.Study", trial: "FrozenTrial") -> None:
             system_attrs=trial.system_attrs,  # parameters that were asked for, if any
         )
     )
+
+
+def _left_behind(study: "optuna.Study") -> "list[FrozenTrial]":
+    """Trials of processes that died or were stopped, unless they were tried again already."""
+    stopped = [each for each in trials(study, "FAIL") if PROBLEM not in each.user_attrs]
+    every = study.get_trials(deepcopy=False)
+    last = {each.user_attrs.get(FIRST, each.number): each.number for each in every}
+    return [
+        each
+        for each in (*trials(study, "RUNNING"), *stopped)
+        if last[each.user_attrs.get(FIRST, each.number)] == each.number
+    ]
 
 
 def trials(study: "optuna.Study", *states: str) -> "list[FrozenTrial]":
