@@ -43,6 +43,9 @@ def test_a_validation_part_of_the_source_gets_noise_too(configure, arrays):
     plain, noisy = prepare(configure()), prepare(configure(noise="symmetric:0.5"))
     assert len(plain.train) == 72
     assert (plain.validation.labels != noisy.validation.labels).any()
+    held = prepare(configure(data={"own_validation": False}))
+    assert held.is_held_out
+    assert set(held.validation.row_ids) < set(plain.train.row_ids)
 
 
 def test_noise_by_map_and_by_features(configure):

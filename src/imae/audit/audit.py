@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.audit.calibrate import fit_noise_model, flag_count, monotone
+from imae.audit.calibrate import fit_noise_model, flag_count, monotone, neighbour_weight
 from imae.audit.evidence import (
     NEIGHBOURS,
     Evidence,
@@ -137,20 +137,21 @@ def _of_arrays(
         raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
     if isinstance(judged_by, np.ndarray):
         disbelief = 1 - judged_by[np.arange(len(labels)), labels].astype(np.float64)
-        classes = likely_classes(judged_by)
+        beliefs = classes = likely_classes(judged_by)
     elif judged_by is not None:
         disbelief = mean_disbelief(judged_by)
         if len(disbelief) != len(labels):
             raise DataError(f"the dynamics have {len(disbelief)} rows, given has {len(labels)}")
         classes = voted_classes(judged_by, num_classes)
+        beliefs = voted_classes(judged_by, num_classes, given=labels)
     else:
         assert features is not None
         near, similarity = nearest(compressed(features), 2 * NEIGHBOURS)
         disbelief = neighbour_disbelief(labels, near, similarity)
         # Neighbours vote with what their own neighbours say: their labels may be wrong.
         classes = certain(labels, num_classes).mixed(near, weight=1.0)
-        classes = certain(classes.classes[:, 0], num_classes).mixed(near)
-    return Evidence(ids, labels, names, disbelief, classes, np.ones(len(labels), bool))
+        beliefs = classes = certain(classes.classes[:, 0], num_classes).mixed(near)
+    return Evidence(ids, labels, names, disbelief, classes, beliefs, np.ones(len(labels), bool))
 
 
 def _check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> None:
@@ -177,8 +178,10 @@ def _check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> 
 def _judge(
     evidence: Evidence, features: NDArray[np.floating] | None, precision: float | None
 ) -> Audit:
-    given, classes, suspicion = evidence.given, evidence.classes, evidence.disbelief
+    given, classes, beliefs = evidence.given, evidence.classes, evidence.beliefs
+    suspicion = evidence.disbelief
     is_lost = _lost_classes(classes, given)[given]
+    fitted = np.flatnonzero(evidence.is_unseen & ~is_lost)
     group = duplicates(given, hashes=evidence.hashes)
     is_far = np.ones(len(given), bool)
     if features is not None:
@@ -186,23 +189,26 @@ def _judge(
             raise DataError(f"features: {len(features)} rows, but {len(given)} labels")
         near, similarity = nearest(compressed(features), NEIGHBOURS)
         around = classes.mixed(near, weight=1.0)
-        suspicion = (suspicion + 1 - around.share_of(given)) / 2
+        weight = neighbour_weight(classes, around, given, fitted)
+        suspicion = (1 - weight) * suspicion + weight * (1 - around.share_of(given))
         # Where the network says nothing of a class, the labels of the neighbours have to.
         labels = certain(given, classes.num_classes).mixed(near, weight=1.0)
         suspicion[is_lost] = neighbour_disbelief(given, near, similarity)[is_lost]
         classes = classes.mixed(near).replaced(is_lost, labels)
+        beliefs = beliefs.mixed(near).replaced(is_lost, labels)
         group = duplicates(given, hashes=evidence.hashes, near=(near, similarity))
         closeness = similarity.mean(1)
         is_far = closeness <= np.quantile(closeness, _FAR)
     else:
         suspicion = np.where(is_lost, np.median(suspicion[~is_lost]), suspicion)
-        classes = classes.replaced(is_lost, certain(given, classes.num_classes))
-    fitted = np.flatnonzero(evidence.is_unseen & ~is_lost)
+        known = certain(given, classes.num_classes)
+        classes, beliefs = classes.replaced(is_lost, known), beliefs.replaced(is_lost, known)
     model = fit_noise_model(_take(classes, fitted), given[fitted])
     wrong = model.wrong(classes, given)
-    if features is not None and model.has_pairs:
-        # Which labels are mistaken for which: without neighbours the shares are too coarse for it.
-        suspicion = (suspicion + wrong) / 2
+    # Where few pairs of classes hold the noise, what is mistaken for what tells more than how
+    # sure the network is: it learns such labels, and doubts the right ones too.
+    share = model.pair_weight()
+    suspicion = (1 - share) * suspicion + share * model.wrong(beliefs, given)
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     # The rate by the row's own votes: those of neighbours blur, and overlap hides wrong labels.
     own = model

@@ -14,6 +14,9 @@ Ints = NDArray[np.int64]
 
 _CELLS_TO_FIT = 2_000_000
 _ROWS_FOR_PAIRS = 200  # of each class, for a matrix of its own pairs
+_FULL_WEIGHT = 0.25  # of the neighbours, against the row's own score
+_USELESS, _USEFUL = 0.85, 0.95  # agreement of neighbours with labels, by that of the network
+_FEW_PAIRS, _ALL_PAIRS = 0.25, 0.35  # chance of the likeliest mistake
 _FLOOR = 0.01  # a class that no vote named is unlikely and not impossible
 _LEVELS = 20_000
 
@@ -57,6 +60,18 @@ class NoiseModel:
         right = (classes.share_of(given) + even) * np.diag(self.transition)[given]
         return np.asarray(1 - right / chance)
 
+    def pair_weight(self) -> float:
+        """How far the pairs of classes decide about a row, in [0, 1].
+
+        It grows with the chance of the likeliest mistake: 0 up to 0.25, 1 from 0.35 on. Below,
+        as among human labels, the pairs that the matrix knows are also those that the network
+        confuses, and a row is found better by its own score.
+        """
+        if not self.has_pairs:
+            return 0.0
+        mistakes = self.transition - np.diag(np.diag(self.transition))
+        return _part_of(float(mistakes.max()), _FEW_PAIRS, _ALL_PAIRS)
+
     def interval(self, rate: float) -> tuple[float, float]:
         """What the noise rate may be: from the estimate to the ceiling, with 95% for chance.
 
@@ -94,6 +109,26 @@ def fit_noise_model(classes: TopClasses, given: Ints) -> NoiseModel:
     wrong = 1 - right / (q * transition.T[labels]).sum(1)
     ceiling = float((q.argmax(1) != labels).mean())
     return NoiseModel(transition, len(rows), float(wrong.mean()), has_pairs, ceiling)
+
+
+def neighbour_weight(own: TopClasses, around: TopClasses, given: Ints, rows: Ints) -> float:
+    """How much the neighbours count in the score of a row, in [0, 0.25].
+
+    It grows with how often the likeliest class of the neighbours is the given label, against how
+    often that of the row itself is: nothing below 0.85 of it, all from 0.95 on.
+
+    Args:
+        own: Classes predicted for each row.
+        around: Those predicted for its neighbours.
+        given: Given labels, shape (N,).
+        rows: Rows to compare, best such that were not trained on.
+    """
+    agreed = [(each.classes[rows, 0] == given[rows]).mean() for each in (own, around)]
+    return _FULL_WEIGHT * _part_of(float(agreed[1] / max(agreed[0], 1e-9)), _USELESS, _USEFUL)
+
+
+def _part_of(value: float, low: float, high: float) -> float:
+    return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
 def monotone(score: Floats, values: Floats, at: Floats) -> Floats:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae._draws import numpy_generator
-from imae.audit.decisions import Decision, guard, write_csv
+from imae.audit.decisions import Decision
+from imae.audit.label_tools import guard, write_csv
 from imae.audit.result import Audit
 from imae.errors import ArgumentError, DataError, check_integer, check_interval, import_extra
 from imae.records.files import parse_object, whole_file

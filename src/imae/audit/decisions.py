@@ -1,26 +1,26 @@
 """What people decided about suspect rows, read, checked and written."""
 
-import csv
 import hashlib
-import io
+import os
 import re
+import urllib.parse
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from imae.audit.label_tools import Opinion, guard, read_opinions, unguard, write_csv
 from imae.audit.result import Audit
 from imae.data.columns import listing
-from imae.data.table import as_texts, open_columns
+from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
 from imae.errors import DataError
-from imae.records.files import whole_file
 
 DECISIONS = ("accept", "keep", "relabel", "no_class", "skip", "flag")
 COLUMNS = ("row_id", "given", "decision", "label", "by", "time", "audit")
 _NEEDED = COLUMNS[:4]
 _OPEN = ("skip", "flag")  # looked at, and left as it is
-_GUARDED = re.compile(r"'*[=+\-@\t\r]")  # how a spreadsheet's formula begins, quoted or not
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,17 @@ def identity(audit: Audit) -> str:
 
 
 def read_decisions(audit: Audit, paths: Iterable[Path]) -> dict[int, Decision]:
-    """Decisions from files of the review page, by position of the row.
+    """Decisions from files of the review page or of label tools, by position of the row.
 
     Of two decisions about one row, one that settles it counts more than skip or flag; two that
     settle it must agree.
 
     Args:
         audit: The audit that the decisions are about.
-        paths: CSV files with the columns row_id, given, decision and label; by, time and audit
-            may be missing.
+        paths: CSV files with the columns row_id, given, decision and label (by, time and audit
+            may be missing), or files that `label_tools.read_opinions` reads: there a class is a
+            decision for it, and a row that is not settled is set apart; or a mask of cleanlab,
+            ``.npy``, in the order of the audit's rows.
 
     Raises:
         DataError: If a file cannot be read, is from a page of other labels, has an unknown row,
@@ -85,6 +87,10 @@ def read_decisions(audit: Audit, paths: Iterable[Path]) -> dict[int, Decision]:
     expected = identity(audit)
     found: dict[int, Decision] = {}
     for path in paths:
+        if not _has_decisions(path):
+            opinions = _of_mask(audit, path) if path.suffix == ".npy" else read_opinions(path)
+            _add_opinions(audit, path, opinions, numbers, found)
+            continue
         for cells in _rows(path):
             row_id = unguard(cells["row_id"])
             where = f"{path}: row {row_id!r}"
@@ -107,9 +113,50 @@ def read_decisions(audit: Audit, paths: Iterable[Path]) -> dict[int, Decision]:
     return found
 
 
+def _has_decisions(path: Path) -> bool:
+    """Whether the review page wrote the file, or a person in its format."""
+    return path.suffix.lower() in TABLE_SUFFIXES and "decision" in open_columns(path).names
+
+
+def _of_mask(audit: Audit, path: Path) -> list[Opinion]:
+    """The rows that a boolean mask calls an issue."""
+    try:
+        mask = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError, SyntaxError) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != (len(audit),):
+        raise DataError(f"{path}: must hold {len(audit)} booleans, one for each row of this run")
+    return [Opinion(str(audit.row_ids[row]), None, False) for row in np.flatnonzero(mask)]
+
+
+def _add_opinions(
+    audit: Audit,
+    path: Path,
+    opinions: list[Opinion],
+    numbers: Mapping[str, int],
+    found: dict[int, Decision],
+) -> None:
+    """Adds what a label tool says to the decisions found so far."""
+    rows = find_rows((each.row for each in opinions), audit.row_ids.tolist())
+    for row, each in zip(rows, opinions, strict=True):
+        where = f"{path}: row {each.row!r}"
+        if row is None:
+            raise DataError(f"{where}: is not a row of this run")
+        if each.label is not None and each.label not in numbers:
+            raise DataError(
+                f"{where}: label {each.label!r} is none of the classes ({listing(tuple(numbers))})"
+            )
+        number = None if each.label is None else numbers[each.label]
+        kind = "flag" if not each.is_settled else "no_class" if number is None else "relabel"
+        if number == audit.given[row]:
+            kind, number = "keep", None
+        elif number == audit.suggested[row]:
+            kind = "accept"
+        decision = Decision(kind, number, each.by or "person", each.time)
+        found[row] = _settled(where, found.get(row), decision)
+
+
 def _rows(path: Path) -> Iterable[dict[str, str]]:
-    if path.suffix.lower() not in (".csv", ".tsv"):
-        raise DataError(f"{path}: decisions are in a .csv file, as the review page writes it")
     file = open_columns(path)
     missing = [name for name in _NEEDED if name not in file.names]
     if missing:
@@ -175,26 +222,29 @@ def write_decisions(audit: Audit, decisions: Mapping[int, Decision], path: Path)
     write_csv(path, COLUMNS, rows)
 
 
-def write_csv(path: Path, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Writes a CSV file as RFC 4180 describes it, whole or not at all."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(names)
-    writer.writerows(rows)
-    with whole_file(path) as file:
-        file.write(text.getvalue().encode("utf-8"))
+def find_rows(names: Iterable[str], row_ids: Sequence[str]) -> list[int | None]:
+    """Position of the row that each name means, None for one that means no row.
 
-
-def guard(text: str) -> str:
-    """The text with an apostrophe before what a spreadsheet would run as a formula.
+    A name is a row id; a path or an address that ends in one; or, as FiftyOne names files, one
+    without its ending.
 
     Examples:
-        >>> guard("=1+1"), guard("cat"), unguard(guard("'=x"))
-        ("'=1+1", 'cat', "'=x")
+        >>> find_rows(["cat/1.jpg", "/files/?d=cat%2F1.jpg", "cat/1", "2.jpg"], ["cat/1.jpg"])
+        [0, 0, 0, None]
     """
-    return f"'{text}" if _GUARDED.match(text) else text
+    places = {row_id: place for place, row_id in enumerate(row_ids)}
+    stems = Counter(os.path.splitext(row_id)[0] for row_id in row_ids)
+    short = {
+        stem: place
+        for place, row_id in enumerate(row_ids)
+        if stems[stem := os.path.splitext(row_id)[0]] == 1
+    }
 
+    def found(name: str) -> int | None:
+        whole = urllib.parse.unquote(name)
+        starts = [0, *(match.end() for match in re.finditer(r"[/\\=]", whole))]
+        endings = [name, *(whole[start:] for start in starts)]
+        candidates = (known.get(ending) for known in (places, short) for ending in endings)
+        return next((place for place in candidates if place is not None), None)
 
-def unguard(text: str) -> str:
-    """The text before ``guard``."""
-    return text[1:] if text.startswith("'") and _GUARDED.match(text) else text
+    return [found(name) for name in names]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.audit.scores import mean_disbelief
+from imae.audit.scores import disbelief, mean_disbelief
 from imae.errors import DataError
 from imae.records import EpochDynamics, RunFolder, RunLabels
 
@@ -84,7 +84,11 @@ def blocks(num_rows: int, num_classes: int) -> Iterator[NDArray[np.int64]]:
 
 
 def voted_classes(
-    epochs: Iterable[EpochDynamics], num_classes: int, *, k: int = KEPT
+    epochs: Iterable[EpochDynamics],
+    num_classes: int,
+    *,
+    given: Ints | None = None,
+    k: int = KEPT,
 ) -> TopClasses:
     """Share of the epochs in which each class was predicted.
 
@@ -94,6 +98,8 @@ def voted_classes(
     Args:
         epochs: Dynamics of every epoch.
         num_classes: Number of classes C.
+        given: Given labels, shape (N,), for finer shares: that of the given class is its mean
+            probability p, and a prediction of another class counts by 1 - p.
         k: Classes to keep for each row.
 
     Raises:
@@ -104,23 +110,44 @@ def voted_classes(
         ICDT 2005.
     """
     k = min(k, num_classes)
-    classes: NDArray[np.int32] | None = None
+    votes: _Votes | None = None
     for epoch in epochs:
         predicted = epoch.predicted
-        if classes is None:
-            classes = np.full((len(predicted), k), -1, np.int32)
-            counts = np.zeros((len(predicted), k), np.int32)
+        if votes is None:
+            votes = _Votes(len(predicted), k)
         rows = np.flatnonzero(predicted >= 0)
         if len(rows) and predicted[rows].max() >= num_classes:
             raise DataError(f"a prediction is outside the {num_classes} classes of the run")
-        # A slot of the class, else the one of the lowest count; empty ones have none.
-        is_same = classes[rows] == predicted[rows, None]
-        slot = np.where(is_same.any(1), is_same.argmax(1), counts[rows].argmin(1))
-        classes[rows, slot] = predicted[rows]
-        counts[rows, slot] += 1
-    if classes is None:
+        votes.num_epochs[rows] += 1
+        if given is None:
+            votes.add(rows, predicted[rows], np.ones(len(rows)))
+            continue
+        belief = 1 - disbelief(epoch.margin[rows])
+        votes.add(rows, given[rows], belief)
+        is_other = predicted[rows] != given[rows]
+        votes.add(rows[is_other], predicted[rows[is_other]], 1 - belief[is_other])
+    if votes is None:
         raise DataError("the run has no dynamics; train at least one epoch")
-    return _sorted(classes, counts / np.maximum(counts.sum(1, keepdims=True), 1), num_classes)
+    return _sorted(votes.classes, votes.shares(), num_classes)
+
+
+class _Votes:
+    """Classes with the heaviest votes of every row."""
+
+    def __init__(self, num_rows: int, k: int) -> None:
+        self.classes = np.full((num_rows, k), -1, np.int32)
+        self.weights = np.zeros((num_rows, k))
+        self.num_epochs = np.zeros(num_rows, np.int64)
+
+    def add(self, rows: Ints, voted: NDArray[np.integer], weights: Floats) -> None:
+        # A slot of the class, else the one of the lowest weight; empty ones have none.
+        is_same = self.classes[rows] == voted[:, None]
+        slot = np.where(is_same.any(1), is_same.argmax(1), self.weights[rows].argmin(1))
+        self.classes[rows, slot] = voted
+        self.weights[rows, slot] += weights
+
+    def shares(self) -> Floats:
+        return np.asarray(self.weights / np.maximum(self.num_epochs, 1)[:, None])
 
 
 def likely_classes(probabilities: NDArray[np.floating], *, k: int = KEPT) -> TopClasses:
@@ -176,13 +203,26 @@ def _sorted(
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is known of every row: own score, likely classes, and which rows are out of sample."""
+    """What is known of every row.
+
+    Args:
+        row_ids: Ids of the rows.
+        given: Their given labels.
+        class_names: Names of the classes.
+        disbelief: Own score of each row, higher is more suspect.
+        classes: Classes that were predicted for each row.
+        beliefs: The same in finer shares, or with the probabilities that are known.
+        is_unseen: Whether the network was not trained on the row.
+        clean: True labels, where they are known.
+        hashes: A number for each row that equal rows share.
+    """
 
     row_ids: NDArray[np.str_]
     given: Ints
     class_names: tuple[str, ...]
     disbelief: Floats
     classes: TopClasses
+    beliefs: TopClasses
     is_unseen: NDArray[np.bool_]
     clean: Ints | None = None
     hashes: NDArray[np.uint64] | None = None
@@ -206,29 +246,32 @@ def of_run(run: RunFolder) -> Evidence:
     def trained() -> Iterator[EpochDynamics]:
         return (_rows(run.dynamics(number), kept, len(labels.given)) for number in numbers)
 
-    disbelief = mean_disbelief(trained())
+    scores = mean_disbelief(trained())
     classes = voted_classes(trained(), len(names))
+    beliefs = voted_classes(trained(), len(names), given=labels.given[kept])
     parts = [(labels.row_ids[kept], labels.given[kept], _clean(labels, kept))]
     if held is not None:
 
         def unseen() -> Iterator[EpochDynamics]:
             return (run.held_dynamics(number) for number in numbers)
 
-        disbelief = np.concatenate([disbelief, mean_disbelief(unseen())])
+        scores = np.concatenate([scores, mean_disbelief(unseen())])
         classes = joined(classes, voted_classes(unseen(), len(names)))
+        beliefs = joined(beliefs, voted_classes(unseen(), len(names), given=held.given))
         parts.append((held.row_ids, held.given, _clean(held, np.arange(len(held.given)))))
     clean = [each for *_, each in parts if each is not None]
-    is_unseen = np.arange(len(disbelief)) >= len(kept)
+    is_unseen = np.arange(len(scores)) >= len(kept)
     # Rows with a planted label are the last; the network was trained to contradict them.
     num_planted = len(labels.given) - len(kept)
-    is_unseen[len(disbelief) - num_planted :] = False
+    is_unseen[len(scores) - num_planted :] = False
     return Evidence(
         row_ids=np.concatenate([ids for ids, *_ in parts]),
         given=np.concatenate([each for _, each, _ in parts]).astype(np.int64),
         class_names=names,
-        disbelief=disbelief,
+        disbelief=scores,
         classes=classes,
-        is_unseen=is_unseen if is_unseen.any() else np.ones(len(disbelief), bool),
+        beliefs=beliefs,
+        is_unseen=is_unseen if is_unseen.any() else np.ones(len(scores), bool),
         clean=np.concatenate(clean) if len(clean) == len(parts) else None,
     )
 

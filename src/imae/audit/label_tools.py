@@ -1,19 +1,45 @@
-"""The audit in the formats of label tools: Label Studio, FiftyOne and cleanlab's mask."""
+"""Files of label tools: Label Studio, FiftyOne, cleanlab's mask, CSV and Parquet, both ways."""
 
+import csv
 import io
 import json
 import os
+import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from imae.audit.decisions import guard, write_csv
 from imae.audit.result import Audit
-from imae.errors import ArgumentError, check_choice
+from imae.data.columns import listing
+from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
+from imae.errors import ArgumentError, DataError, check_choice
 from imae.records.files import whole_file
 
 FORMATS = ("label-studio", "fiftyone", "mask")
+_GUARDED = re.compile(r"'*[=+\-@\t\r]")  # how a spreadsheet's formula begins, quoted or not
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What a label tool says about one row.
+
+    Args:
+        row: What it calls the row: its id, or a path or address that ends in it.
+        label: Class name; None if the row belongs to no class.
+        is_settled: Whether the label is meant; otherwise the row was passed over.
+        by: Who said it.
+        time: When, as it was written.
+    """
+
+    row: str
+    label: str | None
+    is_settled: bool = True
+    by: str = ""
+    time: str = ""
 
 
 def export(audit: Audit, out: Path, *, format: str) -> None:
@@ -74,8 +100,8 @@ def label_studio_tasks(audit: Audit) -> list[dict[str, object]]:
 def fiftyone_labels(audit: Audit) -> dict[str, object]:
     """All rows as the ``labels.json`` of a FiftyOneImageClassificationDataset.
 
-    A row is named as FiftyOne names a file, without its ending, and has the suggested label; the
-    given label and the findings are attributes.
+    A row is named as FiftyOne names a file, without its ending, and has the number of the suggested
+    class; the given label and the findings are attributes.
     """
     stems = [os.path.splitext(row_id)[0] for row_id in audit.row_ids.tolist()]
     counts = Counter(stems)
@@ -83,7 +109,7 @@ def fiftyone_labels(audit: Audit) -> dict[str, object]:
     for row, row_id in enumerate(audit.row_ids.tolist()):
         name = stems[row] if counts[stems[row]] == 1 else row_id
         labels[name] = {
-            "label": audit.class_names[audit.suggested[row]],
+            "label": int(audit.suggested[row]),
             "confidence": float(audit.suggested_probability[row]),
             "attributes": {
                 "given": audit.class_names[audit.given[row]],
@@ -115,3 +141,157 @@ def _write_mask(audit: Audit, out: Path) -> None:
     np.save(content, is_issue)
     with whole_file(out) as file:
         file.write(content.getvalue())
+
+
+def read_opinions(path: Path) -> list[Opinion]:
+    """What a file of a label tool says about rows.
+
+    Args:
+        path: ``.json``: tasks of Label Studio with annotations (JSON or JSON-MIN), ``labels.json``
+            of a FiftyOneImageClassificationDataset or ``samples.json`` of a FiftyOneDataset.
+            ``.csv``, ``.tsv`` or ``.parquet``: a column row_id, and a column label of class names
+            or cleanlab's is_label_issue. A row of which only is known that it is an issue is not
+            settled.
+
+    Raises:
+        DataError: If the file cannot be read, or is none of these.
+    """
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        return _of_table(path)
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise DataError(f"{path}: is not JSON, CSV or Parquet") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+    try:
+        if isinstance(content, list):
+            return [opinion for task in content for opinion in _of_task(task)]
+        if "samples" in content:
+            return [_of_sample(sample) for sample in content["samples"]]
+        classes = content.get("classes")
+        labels = content["labels"]
+        return [Opinion(name, _class_name(each, classes)) for name, each in labels.items()]
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise DataError(
+            f"{path}: is neither an export of Label Studio nor of FiftyOne ({error!r})"
+        ) from None
+
+
+def _of_task(task: dict[str, Any]) -> Iterator[Opinion]:
+    """The annotations of a task of Label Studio; a task without any says nothing."""
+    if "annotations" not in task:  # JSON-MIN: one object for each annotation
+        choice = task["label"]
+        names = choice["choices"] if isinstance(choice, dict) else [choice]
+        yield Opinion(_item(task), _only(names), True, _person(task.get("annotator")), _time(task))
+        return
+    for each in task["annotations"]:
+        chosen = [
+            name
+            for result in each["result"]
+            if result["type"] == "choices"
+            for name in result["value"]["choices"]
+        ]
+        is_settled = not each.get("was_cancelled", False)
+        person = _person(each.get("completed_by"))
+        yield Opinion(_item(task["data"]), _only(chosen), is_settled, person, _time(each))
+
+
+def _item(data: dict[str, Any]) -> str:
+    """The row of a task: ``item`` as `export` names it, or the only address or path in it."""
+    if isinstance(data.get("item"), str):
+        return str(data["item"])
+    known = ("given", "label", "annotator", "created_at", "updated_at")
+    texts = [value for key, value in data.items() if key not in known and isinstance(value, str)]
+    if len(texts) != 1:
+        raise ValueError("a task needs a field item with the row id")
+    return texts[0]
+
+
+def _only(names: Sequence[str]) -> str | None:
+    if len(names) > 1:
+        raise ValueError(f"a row has more than one class: {', '.join(map(str, names))}")
+    return str(names[0]) if names else None
+
+
+def _person(who: object) -> str:
+    known = who.get("email", who.get("id", "")) if isinstance(who, dict) else who
+    return "label-studio" if known in (None, "") else f"label-studio:{known}"
+
+
+def _time(each: dict[str, Any]) -> str:
+    return str(each.get("updated_at") or each.get("created_at") or "")
+
+
+def _of_sample(sample: dict[str, Any]) -> Opinion:
+    """A sample of FiftyOne: its path, and its one classification, or that called ground_truth."""
+    found = {
+        name: value["label"]
+        for name, value in sample.items()
+        if isinstance(value, dict) and value.get("_cls") == "Classification"
+    }
+    if "ground_truth" not in found and len(found) != 1:
+        raise ValueError("a sample needs a classification called ground_truth")
+    label = found.get("ground_truth", next(iter(found.values())))
+    return Opinion(str(sample["filepath"]), str(label), by="fiftyone")
+
+
+def _class_name(target: object, classes: Sequence[str] | None) -> str | None:
+    if isinstance(target, dict):
+        target = target["label"]
+    if target is None or isinstance(target, str):
+        return target
+    if classes is None or not isinstance(target, int) or not 0 <= target < len(classes):
+        raise ValueError(f"{target!r} is not the number of a class")
+    return classes[target]
+
+
+def _of_table(path: Path) -> list[Opinion]:
+    file = open_columns(path)
+    column = next((name for name in ("label", "is_label_issue") if name in file.names), None)
+    if "row_id" not in file.names or column is None:
+        raise DataError(
+            f"{path}: has no columns row_id and decision, label or is_label_issue (columns: "
+            f"{listing(file.names)})"
+        )
+    has_removed = column == "label" and "removed" in file.names
+    names = ["row_id", column, *(["removed"] if has_removed else [])]
+    values, _ = file.read(names, ())
+    texts = [as_texts(values[name]) for name in names]
+    if column == "is_label_issue":
+        issues = zip(*texts, strict=True)
+        return [Opinion(unguard(row), None, False) for row, text in issues if _is_true(text)]
+    removed = texts[2] if has_removed else [""] * len(texts[0])
+    return [
+        Opinion(unguard(row), None if gone.strip() else unguard(label))
+        for row, label, gone in zip(texts[0], texts[1], removed, strict=True)
+    ]
+
+
+def _is_true(text: str) -> bool:
+    return text.strip().lower() in ("true", "1", "1.0")
+
+
+def write_csv(path: Path, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Writes a CSV file as RFC 4180 describes it, whole or not at all."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    with whole_file(path) as file:
+        file.write(text.getvalue().encode("utf-8"))
+
+
+def guard(text: str) -> str:
+    """The text with an apostrophe before what a spreadsheet would run as a formula.
+
+    Examples:
+        >>> guard("=1+1"), guard("cat"), unguard(guard("'=x"))
+        ("'=1+1", 'cat', "'=x")
+    """
+    return f"'{text}" if _GUARDED.match(text) else text
+
+
+def unguard(text: str) -> str:
+    """The text before ``guard``."""
+    return text[1:] if text.startswith("'") and _GUARDED.match(text) else text

@@ -36,7 +36,7 @@ def mean_disbelief(epochs: Epochs) -> Floats:
         >>> mean_disbelief([epoch, epoch]).round(2)
         array([0.5, 0. ])
     """
-    return _mean(epochs, lambda epoch: _disbelief(epoch.margin))
+    return _mean(epochs, lambda epoch: disbelief(epoch.margin))
 
 
 def mean_negative_margin(epochs: Epochs, *, clip: float = 4.0) -> Floats:
@@ -69,7 +69,7 @@ def final_disbelief(epochs: Epochs) -> Floats:
     """
     last: Floats | None = None
     for epoch in epochs:
-        now = _disbelief(epoch.margin)
+        now = disbelief(epoch.margin)
         last = now if last is None else np.where(np.isnan(now), last, now)
     if last is None:
         raise _no_epochs()
@@ -114,7 +114,8 @@ def _ranks(values: Floats) -> Floats:
     return means[place] / max(1, len(values) - 1)
 
 
-def _disbelief(margin: NDArray[np.float32]) -> Floats:
+def disbelief(margin: NDArray[np.float32]) -> Floats:
+    """One minus the probability of the given label, from its margin."""
     wide = margin.astype(np.float64)
     return 1 / (1 + np.exp(np.clip(wide, -700, 700)))
 

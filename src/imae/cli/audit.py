@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from imae.audit.result import Audit
 
 _DEFAULT = "run"
+_T = 4.0  # of the loss: the T that training chooses can give up classes; see results/audit
 _SHOWN = 10  # rows in the summary
 _ID_WIDTH = 40
 
@@ -129,12 +130,18 @@ def _trained(
         if settings or any(value is not None for value in flags.values()):
             raise ArgumentError(f"{target} is a run with its own settings; give no others")
         return resume(target, show=True).path
+    # A row is judged best by a network that was not trained on it, and a validation part that the
+    # data brings along is not audited: so rows are held out of the others.
+    chosen = ["data.own_validation=false", *(settings or ())]
+    if not any(text.startswith(("method.", "method=")) for text in chosen):
+        chosen.append(f"method.arguments.T={_T}")
     config = build_config(
-        gather_settings(None, settings, {**flags, "data.name": target, "data.features": features})
+        gather_settings(None, chosen, {**flags, "data.name": target, "data.features": features})
     )
     if config.out is not None and RunFolder(config.out).exists():
         before = build_config(RunFolder(config.out).config())
-        if before.data != config.data:
+        kept = {"own_validation": before.data.own_validation}
+        if before.data != config.data.model_copy(update=kept):
             raise ArgumentError(
                 f"--out {config.out}: holds a run on other data or labels; choose another folder"
             )

@@ -43,6 +43,11 @@ class DataConfig(_Section):
         lt=1,
         description="Part of the given labels held out to choose by; 0 for none.",
     )
+    own_validation: bool = Field(
+        default=True,
+        description="Use the validation part that the data brings along; false holds out training "
+        "rows instead, as an audit does.",
+    )
     planted: float = Field(
         default=0.0,
         ge=0,

@@ -176,6 +176,8 @@ def prepare(
     train, validation, trusted = _set_trusted_aside(
         data.train, data.validation, config, needs_trusted=needs_trusted
     )
+    if not settings.own_validation:
+        validation = None
     counted = None if train.clean_labels is None else counted_transition(train)
     transition = counted
     if config.noise is not None:
