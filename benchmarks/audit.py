@@ -9,10 +9,12 @@
 audit's loss and once with cross entropy, and compares what finds wrong labels: the audit of each
 run; cleanlab on the final probabilities of the run, on probabilities from 3 folds at the cost of
 one run and of three, and on 5-fold logistic regression; the raw margin (AUM); and the rule that a
-label is wrong if the final prediction is another. Cells that are done are read from ``--out``.
+label is wrong if the final prediction is another. Cells that are done are read from ``--out``; with
+``--runs FOLDER`` the runs are kept, so that another audit of them needs no training.
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import math
@@ -37,7 +39,7 @@ from imae.audit import Audit, audit, mean_disbelief, mean_negative_margin
 from imae.audit.calibrate import flag_count
 from imae.data import Data, Split, Table
 from imae.records import EpochDynamics, RunFolder
-from imae.train import Config, Run, build_config, train
+from imae.train import Config, Run, build_config, resume, train
 from imae.train.rows import Prepared, prepare
 
 SETS: dict[str, dict[str, Any]] = {
@@ -53,6 +55,7 @@ HEAD: dict[str, Any] = {
     "schedule": {"name": "cosine"},
     "machine": {"threads": 1},
 }
+AUDIT: dict[str, Any] = {"name": "imae_capped", "arguments": {"T": 4.0}}  # as `imae audit` trains
 PRECISION = 0.9
 REVIEWED = 1000
 Floats = NDArray[np.float64]
@@ -65,10 +68,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/audit"))
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
-    parser.add_argument("--method", default=None, help="loss of the audit; by default the default")
+    parser.add_argument("--method", default=None, help="loss of the run; by default the audit's")
     parser.add_argument("--arguments", type=json.loads, default={}, help="its options, as JSON")
+    parser.add_argument("--runs", type=Path, help="folder to keep the runs in")
     parser.add_argument("--steps", nargs="*", default=list(STEPS)[:-1], choices=list(STEPS)[:-1])
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--photos", type=Path, help="folder of photos for round")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -91,8 +95,7 @@ def main() -> None:
     for step in arguments.steps if arguments.what == "detect" else ["round"]:
         for seed in arguments.seeds:
             for name in arguments.sets:
-                name_and_seed = f"{name.replace(' ', '-').replace('%', '')}-seed{seed}"
-                path = arguments.out / f"{step}-{name_and_seed}.json"
+                path = arguments.out / f"{step}-{slug(name, seed)}.json"
                 if not path.exists():
                     rows = STEPS[step](name, seed, arguments)
                     content = {"set": name, "seed": seed, "machine": describe(), "rows": rows}
@@ -100,9 +103,13 @@ def main() -> None:
                 print(path.name, *json.loads(path.read_text())["rows"], sep="\n", flush=True)
 
 
+def slug(name: str, seed: int) -> str:
+    return f"{name.replace(' ', '-').replace('%', '')}-seed{seed}"
+
+
 def loss(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.method is None:
-        return {}
+        return {"method": AUDIT}
     return {"method": {"name": arguments.method, "arguments": arguments.arguments}}
 
 
@@ -120,18 +127,25 @@ def trained(name: str, seed: int, folder: str, epochs: int, **changes: Any) -> R
 
 
 def by_imae(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
-    return by_run(name, seed, "imae", loss(arguments), arguments.epochs)
+    return by_run(name, seed, "imae", loss(arguments), arguments)
 
 
 def by_cce(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
-    return by_run(name, seed, "cce", {"method": {"name": "cce"}}, arguments.epochs)
+    return by_run(name, seed, "cce", {"method": {"name": "cce"}}, arguments)
 
 
-def by_run(name: str, seed: int, title: str, method: dict[str, Any], epochs: int) -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
-        run = trained(name, seed, f"{folder}/run", epochs, **method)
-        return judged(title, run, time.perf_counter() - began)
+def by_run(
+    name: str, seed: int, title: str, method: dict[str, Any], arguments: argparse.Namespace
+) -> list[Row]:
+    with contextlib.ExitStack() as stack:
+        folder = arguments.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        path = folder / f"{title}-{slug(name, seed)}"
+        if RunFolder(path).exists():
+            run = resume(path)
+        else:
+            run = trained(name, seed, str(path), arguments.epochs, **method)
+        assert run.result is not None
+        return judged(title, run, run.result["final"]["seconds"])
 
 
 def by_folds(name: str, seed: int, arguments: argparse.Namespace, *, cost: int = 1) -> list[Row]:

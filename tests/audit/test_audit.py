@@ -3,7 +3,10 @@
 import time
 
 import numpy as np
+import pandas
 import pytest
+import torch
+from torch.utils.data import TensorDataset
 
 from imae._draws import seeded
 from imae.audit import audit
@@ -232,3 +235,36 @@ def test_labels_of_a_class_that_the_network_gave_up_are_not_flagged_for_that(has
 def test_a_network_that_learnt_nothing_is_refused():
     with pytest.raises(DataError, match="any class"):
         audit(np.tile([0.0, 0.0, 1.0], (20, 1)), given=np.arange(20) % 2)
+
+
+def labelled_blobs(num_rows=240):
+    """Rows of two clear classes, and whether the label of each is wrong."""
+    draws = seeded(3)
+    clean = np.arange(num_rows) % 2
+    is_wrong = draws.random(num_rows) < 0.1
+    rows = (4.0 * clean[:, None] + draws.normal(size=(num_rows, 3))).astype(np.float32)
+    return rows, np.where(is_wrong, 1 - clean, clean), is_wrong
+
+
+@pytest.mark.parametrize("kind", ["arrays", "frame", "dataset", "module"])
+def test_rows_from_python_are_trained_on_and_audited(kind):
+    rows, given, is_wrong = labelled_blobs()
+    settings = {"train": {"epochs": 6, "batch_size": 32}, "machine": {"threads": 1}}
+    source, model = (rows, given), None
+    if kind == "frame":
+        source = (pandas.DataFrame(rows, columns=["a", "b", "c"]), given)
+    elif kind == "dataset":
+        source = TensorDataset(torch.from_numpy(rows), torch.from_numpy(given))
+    elif kind == "module":
+        torch.manual_seed(1)
+        model = torch.nn.Linear(3, 2)
+    found = audit(source, model=model, settings=settings)
+    assert len(found) == len(rows)
+    flagged = found.row_ids[found.order()[: is_wrong.sum()]].astype(int)
+    assert is_wrong[flagged].mean() > 0.8
+
+
+def test_a_run_object_is_its_folder(tmp_path):
+    rows, given, _ = labelled_blobs(60)
+    run = train({"train": {"epochs": 1}, "out": str(tmp_path / "run")}, data=(rows, given))
+    np.testing.assert_array_equal(audit(run).suspicion, audit(tmp_path / "run").suspicion)

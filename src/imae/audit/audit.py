@@ -2,10 +2,10 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,13 @@ from imae.audit.scores import (
 from imae.errors import ArgumentError, DataError, check_interval
 from imae.records import EpochDynamics, RunFolder
 
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.utils.data import Dataset
+
+    from imae.data import Data
+    from imae.train import Run
+
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
 _LOST = 0.2  # predictions of a class, by its labels, below which it is not learnt
@@ -38,19 +45,20 @@ _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Source: TypeAlias = (
-    str | os.PathLike[str] | RunFolder | NDArray[np.floating] | Sequence[EpochDynamics]
-)
+Judged: TypeAlias = NDArray[np.floating] | Sequence[EpochDynamics] | None
+Source: TypeAlias = str | os.PathLike[str] | RunFolder | Judged
 
 
 def audit(
-    source: Source | None,
+    source: "Source | Run | Data | Dataset[Any] | tuple[object, object]",
     *,
     given: NDArray[np.integer] | None = None,
     features: NDArray[np.floating] | None = None,
     precision: float | None = None,
     row_ids: NDArray[np.str_] | None = None,
     class_names: tuple[str, ...] | None = None,
+    model: "nn.Module | None" = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Audit:
     """Which labels are suspect, how sure that is, and what the labels should be.
 
@@ -59,9 +67,11 @@ def audit(
     labels. With features the judgement of each row is mixed with that of its nearest neighbours.
 
     Args:
-        source: A run folder; probabilities of every class, shape (N, C), rows summing to one,
-            best of rows that the model was not trained on; the dynamics of a training, an
-            ``imae.records.EpochDynamics`` for each epoch; or None, to judge by features only.
+        source: A run or its folder; rows to train on first, as ``imae.train.train`` takes them:
+            arrays or a frame ``(X, y)``, an ``imae.data.Data`` or a ``torch.utils.data.Dataset``;
+            probabilities of every class, shape (N, C), rows summing to one, best of rows that the
+            model was not trained on; the dynamics of a training, an ``imae.records.EpochDynamics``
+            for each epoch; or None, to judge by features only.
         given: Given labels, shape (N,); only a run brings its own.
         features: Shape (N, F). For a run in the order of the result's ``row_ids``; by default the
             frozen features that it was trained on, if any.
@@ -69,6 +79,8 @@ def audit(
             by default as many rows as labels are estimated to be wrong.
         row_ids: Ids of the rows, unless a run is judged; by default their positions.
         class_names: Names of the classes, unless a run is judged; by default numbers.
+        model: Network to train on rows, in place of one that suits them.
+        settings: Settings of that training; without ``out`` the run is not kept.
 
     Raises:
         ArgumentError: If an option does not fit.
@@ -88,8 +100,14 @@ def audit(
     """
     if precision is not None:
         check_interval("precision", precision, low=0, high=1, open_low=True)
+    source = getattr(source, "folder", source)  # of a Run
+    if _is_to_train_on(source):
+        from imae.audit.sources import training_run
+
+        with training_run(source, model, settings or {}) as run:
+            return audit(run, features=features, precision=precision)
     if not isinstance(source, str | os.PathLike | RunFolder):
-        evidence = _of_arrays(source, given, features, row_ids, class_names)
+        evidence = _of_arrays(cast(Judged, source), given, features, row_ids, class_names)
     else:
         if not (given is None and row_ids is None and class_names is None):
             raise ArgumentError("given, row_ids and class_names are in the run; leave them out")
@@ -103,8 +121,16 @@ def audit(
     return _judge(evidence, features, precision)
 
 
+def _is_to_train_on(source: object) -> bool:
+    """Whether these are rows with labels, and neither a run nor what one has found."""
+    if isinstance(source, tuple):
+        return not isinstance(source[0], EpochDynamics)
+    is_known = source is None or isinstance(source, str | os.PathLike | RunFolder | np.ndarray)
+    return not is_known and not isinstance(source, Sequence)
+
+
 def _of_arrays(
-    judged_by: NDArray[np.floating] | Sequence[EpochDynamics] | None,
+    judged_by: Judged,
     given: NDArray[np.integer] | None,
     features: NDArray[np.floating] | None,
     row_ids: NDArray[np.str_] | None,

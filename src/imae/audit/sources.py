@@ -1,8 +1,10 @@
 """What an audit can be told besides a run: labels of data, probabilities and features."""
 
-from collections.abc import Mapping
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +13,37 @@ from imae.data import Split, Table, load
 from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
+from imae.train import train
 from imae.train.preparation import frozen_features
 from imae.train.relabel import relabel_from_file
+
+if TYPE_CHECKING:
+    from torch import nn
+
+T = 4.0
+"""T of the loss of an audit's own training.
+
+The T that training chooses by itself can give up whole classes under asymmetric noise, and then
+all of their labels look wrong; results/audit compares it with fixed ones.
+"""
+
+
+@contextlib.contextmanager
+def training_run(
+    rows: object, model: "nn.Module | None", settings: Mapping[str, Any]
+) -> Iterator[RunFolder]:
+    """The run of an audit on rows from Python, kept only if the settings say where.
+
+    Args:
+        rows: Rows with labels, as ``imae.train.train`` takes them.
+        model: The network; None for one that suits the rows.
+        settings: Settings that differ from those of an audit.
+    """
+    data = {"own_validation": False, **settings.get("data", {})}
+    method = settings.get("method", {"name": "imae_capped", "arguments": {"T": T}})
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = {"out": f"{folder}/run", **settings, "data": data, "method": method}
+        yield train(chosen, data=rows, model=model).folder
 
 
 def labelled_rows(settings: Mapping[str, Any]) -> Split:

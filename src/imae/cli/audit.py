@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from imae.audit.result import Audit
 
 _DEFAULT = "run"
-_T = 4.0  # of the loss: the T that training chooses can give up classes; see results/audit
 _SHOWN = 10  # rows in the summary
 _ID_WIDTH = 40
 
@@ -122,6 +121,7 @@ def _trained(
     target: str, flags: Mapping[str, object], features: str | None, settings: list[str] | None
 ) -> Path:
     """The folder of the finished run of this data, trained now if need be."""
+    from imae.audit.sources import T
     from imae.cli.options import gather_settings
     from imae.records import RunFolder
     from imae.train import build_config, resume, train
@@ -134,7 +134,7 @@ def _trained(
     # data brings along is not audited: so rows are held out of the others.
     chosen = ["data.own_validation=false", *(settings or ())]
     if not any(text.startswith(("method.", "method=")) for text in chosen):
-        chosen.append(f"method.arguments.T={_T}")
+        chosen.append(f"method.arguments.T={T}")
     config = build_config(
         gather_settings(None, chosen, {**flags, "data.name": target, "data.features": features})
     )
