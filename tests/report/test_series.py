@@ -1,6 +1,7 @@
 import pytest
 
-from imae.report.chart import accuracy_series, thin
+from imae.report.chart import accuracy_series
+from imae.report.formats import thin
 from imae.report.read import read_run
 
 

@@ -19,6 +19,7 @@ from imae.data.loading import layout_of
 from imae.data.sources.catalog import SOURCES
 from imae.data.table import as_texts, open_columns
 from imae.errors import DataError, ImaeError, import_extra
+from imae.report.read import RunRecord
 
 _SIDE = 224  # pixels of the longer side of a picture
 _MOST_BYTES = 24_000  # of a picture
@@ -83,6 +84,19 @@ def previews_of(config: Mapping[str, Any]) -> Previewer:
             return None
 
     return preview
+
+
+def run_pictures(run: RunRecord, row_ids: Sequence[str]) -> dict[str, str]:
+    """Pictures of rows of a run, for its report; none where its data is gone or has none.
+
+    It opens the data that the run's settings name, so only settings that are trusted may come here.
+    """
+    try:
+        preview = previews_of(run.config)
+    except (ImaeError, ImportError):  # the data has moved, or what reads it is not installed
+        return {}
+    found = {row_id: preview(row_id) for row_id in row_ids}
+    return {row_id: each.picture for row_id, each in found.items() if each and each.picture}
 
 
 def _places(data: Data) -> dict[str, tuple[Inputs, int]]:

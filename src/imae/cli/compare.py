@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,7 @@ def compare_and_report(
     settings: Mapping[str, Any], losses: list[str], *, seeds: int, jobs: int, out: Path
 ) -> None:
     """Runs a comparison, prints its table and writes the table, the page and the figures."""
+    from imae.audit.cards import run_pictures
     from imae.recipes import compare
     from imae.report import as_text, read_runs, save_figures, save_table, table, write_report
 
@@ -88,7 +90,7 @@ def compare_and_report(
     compared = table(records)
     save_table(compared, out / "table.md")
     save_table(compared, out / "table.csv")
-    page = write_report(records, out / "report.html")
+    page = write_report(records, out / "report.html", pictures=run_pictures)
     save_figures(records, out / "figures")
     typer.echo(as_text(compared, width=Console().width))
     typer.echo(f"wrote {page}; the runs, the table and the figures are in the same folder")
@@ -267,6 +269,9 @@ def report(
     figures: Path | None = typer.Option(
         None, help="Folder for the figures, PNG and SVG. Default: none."
     ),
+    pictures: bool = typer.Option(
+        False, "--pictures", help="Show pictures of suspect rows, read from the runs' data."
+    ),
     overwrite: bool = OVERWRITE,
 ) -> None:
     """Compare runs: print their table and write one offline page.
@@ -291,7 +296,9 @@ def report(
     compared = table(records)
     if table_file is not None:
         save_table(compared, table_file)  # first, as its name may be refused
-    written = [write_report(records, out)] + [table_file] * (table_file is not None)
+    shown = import_module("imae.audit.cards").run_pictures if pictures else None
+    page = write_report(records, out, pictures=shown)
+    written = [page] + [table_file] * (table_file is not None)
     if figures is not None:
         written += save_figures(records, figures)
     typer.echo(as_text(compared, width=Console().width))

@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TypeVar
 
+from imae.report.formats import shorten, thin
 from imae.report.read import RunRecord
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -55,21 +53,14 @@ def accuracy_series(
     )
 
 
-def thin(items: Sequence[Item], *, limit: int) -> list[Item]:
-    """At most ``limit`` of the items, evenly spread, the first and the last among them.
-
-    Examples:
-        >>> thin(range(100), limit=4)
-        [0, 33, 66, 99]
-    """
-    if len(items) <= limit:
-        return list(items)
-    return [items[round(place * (len(items) - 1) / (limit - 1))] for place in range(limit)]
-
-
 WIDTH, HEIGHT = 360, 236
+WIDE = 640  # of a chart that has a row for itself
 LEFT, RIGHT, TOP, BOTTOM = 46, 350, 12, 196
 _TICKS = 5
+_MOST_NAMED = 6  # lines that have room for their name
+_NAME_HEIGHT = 12
+_NAME_LENGTH = 22
+_MOST_HOVERED = 200
 _MOST_POINTS = 400  # a line of more has more points than a screen has columns
 
 
@@ -107,12 +98,16 @@ class Axis:
 
 @dataclass(frozen=True)
 class Mark:
-    """One drawn line: its number among the series, its label, its path and that of its range."""
+    """One drawn line: its number among the series, its label, its path and that of its range.
+
+    ``name_at`` is the place of its name at its right end, None if names have no room.
+    """
 
     series: int
     label: str
     path: str
     band: str
+    name_at: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +123,7 @@ class Chart:
         marks: The lines.
         series: What they were drawn from.
         reference: A height that is drawn as a thin line across, in pixels.
+        width: Pixels from side to side.
     """
 
     title: str
@@ -138,6 +134,22 @@ class Chart:
     marks: tuple[Mark, ...]
     series: tuple[Series, ...]
     reference: float | None = None
+    width: int = WIDTH
+
+    @property
+    def hovered(self) -> dict[str, object]:
+        """What the pointer shows: positions in pixels, their text, heights of each line."""
+        every = sorted({x for line in self.series for x, _ in line.known})
+        places = thin(every, limit=_MOST_HOVERED)
+        heights = [dict(line.known) for line in self.series]
+        return {
+            "x": [self.x.place(place) for place in places],
+            "at": [f"{self.x_label} {place:,.0f}" for place in places],
+            "lines": [
+                [None if (y := known.get(x)) is None else f"{y:.4g}" for x in places]
+                for known in heights
+            ],
+        }
 
 
 def line_chart(
@@ -149,6 +161,7 @@ def line_chart(
     limit: tuple[float, float] = (-math.inf, math.inf),
     from_zero: bool = False,
     reference: float | None = None,
+    is_wide: bool = False,
 ) -> Chart | None:
     """The chart of these lines, or None if none of them has a known height.
 
@@ -160,6 +173,7 @@ def line_chart(
         limit: Range that the vertical axis must not leave.
         from_zero: Whether the vertical axis shows 0 even if every height is far from it.
         reference: Height of a thin line across the chart.
+        is_wide: Whether the chart has a row for itself.
     """
     points = [point for line in lines for point in line.known]
     if not points:
@@ -169,7 +183,8 @@ def line_chart(
         heights.append(reference)
     edges = [edge for line in lines for edge in (*line.low, *line.high) if edge is not None]
     x_high = max(max(x for x, _ in points), 1)
-    x = Axis(0, x_high, LEFT, RIGHT, ticks_between(0, x_high))
+    width = WIDE if is_wide else WIDTH
+    x = Axis(0, x_high, LEFT, width - (WIDTH - RIGHT), ticks_between(0, x_high))
     y = _round_axis([*heights, *edges], limit)
     said = [f"{line.label} ends at {line.known[-1][1]:.3g}{unit}" for line in lines if line.known]
     return Chart(
@@ -178,9 +193,36 @@ def line_chart(
         x_label,
         x,
         y,
-        tuple(_mark(number, line, x, y) for number, line in enumerate(lines)),
+        _named([_mark(number, line, x, y) for number, line in enumerate(lines)], lines, x, y),
         tuple(lines),
         None if reference is None else y.place(reference),
+        width,
+    )
+
+
+def _named(marks: Sequence[Mark], lines: Sequence[Series], x: Axis, y: Axis) -> tuple[Mark, ...]:
+    """The marks with places for their names above their last points, none over another."""
+    last = {
+        mark.series: line.known[-1] for mark, line in zip(marks, lines, strict=True) if line.known
+    }
+    ends = {series: y.place(height) for series, (_, height) in last.items()}
+    if not 1 < len(ends) <= _MOST_NAMED:
+        return tuple(marks)
+    heights: dict[int, float] = {}
+    lowest = BOTTOM - 4.0
+    for series in sorted(ends, key=lambda each: -ends[each]):
+        heights[series] = min(ends[series] - 4, lowest)
+        lowest = heights[series] - _NAME_HEIGHT
+    shift = max(0.0, TOP + 8 - min(heights.values()))  # back into the chart
+    return tuple(
+        replace(
+            mark,
+            label=shorten(mark.label, limit=_NAME_LENGTH),
+            name_at=(x.place(last[mark.series][0]), round(heights[mark.series] + shift, 1)),
+        )
+        if mark.series in heights
+        else mark
+        for mark in marks
     )
 
 

@@ -3,13 +3,30 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import TypeVar
 
+from imae.records import RunFolder
 from imae.records.measures import HELD_OUT, MEASURES, Column, Measure
-from imae.report.chart import Chart, Series, accuracy_series, line_chart, thin
-from imae.report.dynamics import KINDS, Gathered, Labels, Panel, gather, list_epochs, panel, pool
-from imae.report.formats import REPORTED, printable
+from imae.report.chart import Chart, accuracy_series, line_chart
+from imae.report.diagnosis import (
+    Diagnosis,
+    Number,
+    Previewer,
+    diagnose,
+    large_numbers,
+    verdict,
+)
+from imae.report.dynamics import (
+    Labels,
+    Panel,
+    gather,
+    list_epochs,
+    panel,
+    pool,
+    share_chart,
+    weight_chart,
+)
+from imae.report.formats import REPORTED, printable, thin
 from imae.report.hints import Summary, notes_of_method, notes_of_setting, summarise
 from imae.report.read import RunRecord
 
@@ -149,6 +166,15 @@ class Comparison:
     weights: tuple[Chart, ...]
     shares: Chart | None
     classes: str | None
+    verdict: str
+    numbers: tuple[Number, ...]
+    columns: tuple[Column, ...]
+    diagnosis: Diagnosis | None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether a time relative to that of cce is known."""
+        return any(row.relative_time is not None for row in self.rows)
 
     @property
     def stops(self) -> dict[str, object]:
@@ -161,7 +187,11 @@ class Comparison:
 
 
 def compare(
-    runs: Sequence[RunRecord], whole: Table, labels: Mapping[Path, Labels | None]
+    runs: Sequence[RunRecord],
+    whole: Table,
+    labels: Mapping[Path, Labels | None],
+    *,
+    pictures: Previewer | None = None,
 ) -> Comparison:
     """What is shown of the runs of one setting.
 
@@ -169,6 +199,7 @@ def compare(
         runs: Runs that share data, noise and network; at least one.
         whole: Table of these and any other runs.
         labels: Labels of every run by its folder, None where there are none yet.
+        pictures: Makes the pictures of suspect rows.
 
     Raises:
         DataError: If the dynamics of a run are damaged.
@@ -184,77 +215,68 @@ def compare(
         )
         for method, alike in methods.items()
     }
-    drawn = {measure.name: _accuracies(measure, methods) for measure in MEASURES}
-    drawn["T"] = _followed_parameter(methods)
+    drawn = _drawn(methods)
+    if len(drawn) == 1:
+        drawn = _drawn(methods, is_wide=True)
     panels = [panel(method, parts, epochs) for method, parts in pooled.items()]
-    weights = [_weights(method, parts) for method, parts in pooled.items()]
+    is_lone = sum(map(bool, pooled.values())) == 1
+    weights = [weight_chart(method, parts, is_wide=is_lone) for method, parts in pooled.items()]
+    rows = tuple(row for row in whole.rows if row.setting == names)
+    first = next((run.folder for run in runs if run.folder in known), None)
     return Comparison(
         names,
-        rows=tuple(row for row in whole.rows if row.setting == names),
+        rows=rows,
         notes=whole.notes.get(names, ()),
         methods=tuple(methods),
-        accuracies={name: chart for name, chart in drawn.items() if chart is not None},
+        accuracies=drawn,
         epochs=tuple(epochs),
         panels=tuple(one for one in panels if one is not None),
         weights=tuple(one for one in weights if one is not None),
-        shares=_shares(pooled, list(known.values())),
+        shares=share_chart(pooled, list(known.values())),
         classes=next((_classes(own) for own in known.values()), None),
+        verdict=verdict(methods),
+        numbers=large_numbers(methods, None if first is None else RunFolder(first).labels()),
+        columns=_columns(rows),
+        diagnosis=diagnose(methods, pictures=pictures),
     )
 
 
-def _accuracies(measure: Measure, methods: Mapping[str, Sequence[RunRecord]]) -> Chart | None:
+def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
+    """The columns of which a row knows a number; the best test, which nobody can have, last."""
+    known = [each for each in REPORTED if any(row.values[each.name] is not None for row in rows)]
+    return tuple(sorted(known, key=lambda column: column.moment == "best_test"))
+
+
+def _drawn(
+    methods: Mapping[str, Sequence[RunRecord]], *, is_wide: bool = False
+) -> dict[str, Chart]:
+    """The charts over training steps that have a line, by the name of what they show."""
+    charts = {each.name: _accuracies(each, methods, is_wide=is_wide) for each in MEASURES}
+    charts["T"] = _followed_parameter(methods, is_wide=is_wide)
+    return {name: chart for name, chart in charts.items() if chart is not None}
+
+
+def _followed_parameter(
+    methods: Mapping[str, Sequence[RunRecord]], *, is_wide: bool
+) -> Chart | None:
+    """T of the methods that take it from the training itself."""
+    lines = [accuracy_series(method, runs, "T", factor=1) for method, runs in methods.items()]
+    title = "T, as the training set it"
+    return line_chart(
+        title, lines, x_label="training steps", unit="", from_zero=True, is_wide=is_wide
+    )
+
+
+def _accuracies(
+    measure: Measure, methods: Mapping[str, Sequence[RunRecord]], *, is_wide: bool = False
+) -> Chart | None:
     if measure.title is None or not measure.is_summary:
         return None
     lines = [accuracy_series(method, runs, measure.key) for method, runs in methods.items()]
     title = measure.title + measure.direction
-    return line_chart(title, lines, x_label="training steps", unit="%", limit=(0, 100))
-
-
-def _followed_parameter(methods: Mapping[str, Sequence[RunRecord]]) -> Chart | None:
-    """T of the methods that take it from the training itself."""
-    lines = [accuracy_series(method, runs, "T", factor=1) for method, runs in methods.items()]
-    title = "T, as the training set it"
-    return line_chart(title, lines, x_label="training steps", unit="", from_zero=True)
-
-
-def _weights(method: str, pooled: Mapping[int, Mapping[str, Gathered]]) -> Chart | None:
-    present = {kind for parts in pooled.values() for kind in parts}
-    lines = [
-        Series(
-            f"{kind} rows",
-            tuple(pooled),
-            tuple(parts[kind].mean_weight if kind in parts else None for parts in pooled.values()),
-        )
-        for kind in KINDS
-        if kind in present
-    ]
-    return line_chart(method, lines, x_label="epoch", unit="", from_zero=True)
-
-
-def _shares(
-    pooled: Mapping[str, Mapping[int, Mapping[str, Gathered]]], labels: Sequence[Labels]
-) -> Chart | None:
-    wrong_shares = [share for own in labels if (share := own.wrong_share) is not None]
-    if not any(wrong_shares):  # unknown, or no wrong row to give weight to
-        return None
-    lines = [
-        Series(method, tuple(parts), tuple(_wrong_weight(kinds) for kinds in parts.values()))
-        for method, parts in pooled.items()
-    ]
     return line_chart(
-        "Share of the weight that went to wrong rows (lower is better)",
-        lines,
-        x_label="epoch",
-        unit="%",
-        limit=(0, 100),
-        from_zero=True,
-        reference=100 * fmean(wrong_shares),
+        title, lines, x_label="training steps", unit="%", limit=(0, 100), is_wide=is_wide
     )
-
-
-def _wrong_weight(kinds: Mapping[str, Gathered]) -> float | None:
-    total = sum(kinds[kind].weight for kind in ("clean", "wrong") if kind in kinds)
-    return 100 * kinds["wrong"].weight / total if "wrong" in kinds and total > 0 else None
 
 
 def _classes(labels: Labels) -> str:

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import DataError
 from imae.records import RunFolder
-from imae.report.chart import BOTTOM, LEFT, RIGHT, TOP, Axis
+from imae.report.chart import BOTTOM, LEFT, RIGHT, TOP, Axis, Chart, Series, line_chart
 from imae.report.formats import percent
 
 NUM_BINS = 20
@@ -216,3 +217,48 @@ def _outline(shares: Sequence[float]) -> str:
         right = X_AXIS.place((number + 1) / NUM_BINS)
         steps.append(f"V{Y_AXIS.place(100 * share):g}H{right:g}")
     return "".join(steps) + f"V{BOTTOM}Z"
+
+
+def weight_chart(
+    method: str, pooled: Mapping[int, Mapping[str, Gathered]], *, is_wide: bool
+) -> Chart | None:
+    """Mean weight of the rows of each kind over the epochs of one method."""
+    present = {kind for parts in pooled.values() for kind in parts}
+    lines = [
+        Series(
+            f"{kind} rows",
+            tuple(pooled),
+            tuple(parts[kind].mean_weight if kind in parts else None for parts in pooled.values()),
+        )
+        for kind in KINDS
+        if kind in present
+    ]
+    return line_chart(method, lines, x_label="epoch", unit="", from_zero=True, is_wide=is_wide)
+
+
+def share_chart(
+    pooled: Mapping[str, Mapping[int, Mapping[str, Gathered]]], labels: Sequence[Labels]
+) -> Chart | None:
+    """Share of the weight that went to wrong rows; None where no wrong row is known."""
+    wrong_shares = [share for own in labels if (share := own.wrong_share) is not None]
+    if not any(wrong_shares):  # unknown, or no wrong row to give weight to
+        return None
+    lines = [
+        Series(method, tuple(parts), tuple(_wrong_weight(kinds) for kinds in parts.values()))
+        for method, parts in pooled.items()
+    ]
+    return line_chart(
+        "Share of the weight that went to wrong rows (lower is better)",
+        lines,
+        x_label="epoch",
+        unit="%",
+        limit=(0, 100),
+        from_zero=True,
+        reference=100 * fmean(wrong_shares),
+        is_wide=True,
+    )
+
+
+def _wrong_weight(kinds: Mapping[str, Gathered]) -> float | None:
+    total = sum(kinds[kind].weight for kind in ("clean", "wrong") if kind in kinds)
+    return 100 * kinds["wrong"].weight / total if "wrong" in kinds and total > 0 else None

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from imae.errors import check_choice, import_extra
 from imae.records.files import whole_file
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # The columns of a report: all of the test rows, and the measures that sum a run up.
 REPORTED = tuple(column for column in COLUMNS if column.measure.is_summary)
 UNKNOWN = "-"
+Item = TypeVar("Item")
 _JOINERS = "\u200c\u200d"  # not printable by themselves, and part of how names and emoji are spelt
 
 
@@ -46,6 +47,18 @@ def shorten(text: str, *, limit: int) -> str:
         'sym…'
     """
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def thin(items: Sequence[Item], *, limit: int) -> list[Item]:
+    """At most ``limit`` of the items, evenly spread, the first and the last among them.
+
+    Examples:
+        >>> thin(range(100), limit=4)
+        [0, 33, 66, 99]
+    """
+    if len(items) <= limit:
+        return list(items)
+    return [items[round(place * (len(items) - 1) / (limit - 1))] for place in range(limit)]
 
 
 def percent(fraction: float | None) -> str:

@@ -8,13 +8,15 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from imae.errors import import_extra
 from imae.records.files import whole_file
 from imae.records.measures import HELD_OUT, TEST
 from imae.report import chart
-from imae.report.chart import Chart, thin
+from imae.report.chart import Chart
 from imae.report.comparison import compare, group, table
+from imae.report.diagnosis import Previewer, relative_link
 from imae.report.dynamics import X_AXIS, Y_AXIS, Labels, read_labels
 from imae.report.formats import (
     UNKNOWN,
@@ -23,16 +25,23 @@ from imae.report.formats import (
     printable,
     shorten,
     summary_text,
+    thin,
     time_text,
 )
 from imae.report.read import RunRecord, flatten, shared
 
 _NUM_NUMBERS = 20  # rows of the table behind a figure
 _VALUE_LENGTH = 300  # characters of a setting
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _IMAGE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/]+=*")
 
 
-def write_report(runs: Sequence[RunRecord], out: str | os.PathLike[str]) -> Path:
+def write_report(
+    runs: Sequence[RunRecord],
+    out: str | os.PathLike[str],
+    *,
+    pictures: Previewer | None = None,
+) -> Path:
     """Writes one HTML page about these runs and returns its path.
 
     The page holds its own style, script and figures and asks for nothing: it opens from a disk
@@ -41,25 +50,38 @@ def write_report(runs: Sequence[RunRecord], out: str | os.PathLike[str]) -> Path
     Args:
         runs: Records of run folders, finished or not.
         out: The file to write.
+        pictures: Makes the pictures of suspect rows; without it they are told by their ids.
 
     Raises:
         DataError: If the labels or the dynamics of a run are damaged.
         MissingExtraError: If jinja2 is not installed.
     """
-    page = render(runs)
+    page = render(runs, out=out, pictures=pictures)
     with whole_file(out) as file:
         file.write(page.encode("utf-8"))
     return Path(out)
 
 
-def render(runs: Sequence[RunRecord]) -> str:
-    """The page as text."""
+def render(
+    runs: Sequence[RunRecord],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    pictures: Previewer | None = None,
+) -> str:
+    """The page as text; see ``write_report``. Links need to know where it will be, ``out``."""
     environment = build_environment("imae.report")
     labels = {run.folder: read_labels(run.folder) for run in runs}
     whole = table(runs)
     return str(
         environment.get_template("page.html").render(
-            policy=policy(environment, styles=("page.css",), scripts=("page.js",)),
+            policy=policy(
+                environment,
+                styles=("page.css",),
+                scripts=("page.js",),
+                further=("img-src data:",),
+            ),
+            date=_date(runs),
+            link=lambda target: relative_link(target, out),
             chart=chart,
             x_axis=X_AXIS,
             y_axis=Y_AXIS,
@@ -67,7 +89,7 @@ def render(runs: Sequence[RunRecord]) -> str:
             summary_text=summary_text,
             time_text=time_text,
             settings=[
-                compare(alike, whole, labels)
+                compare(alike, whole, labels, pictures=pictures)
                 for alike in group(runs, lambda run: run.setting).values()
             ],
             runs=_runs(runs, labels),
@@ -98,7 +120,7 @@ def build_environment(*packages: str) -> Any:
         keep_trailing_newline=True,  # the hashes are of the files as they are
         finalize=_shown,
     )
-    environment.filters.update(percent=percent, duration=duration, image=_image)
+    environment.filters.update(percent=percent, duration=duration, image=_image, local=_local)
     return environment
 
 
@@ -107,6 +129,17 @@ def _image(address: str) -> str:
     if not _IMAGE.fullmatch(address):
         raise ValueError(f"not an image: {address[:40]!r}")
     return address
+
+
+def _local(path: str) -> str:
+    """A link to a file beside the page: never a scheme, whatever the name."""
+    return "./" + quote(path)
+
+
+def _date(runs: Sequence[RunRecord]) -> str | None:
+    """The day on which the last of the runs began, if their records say so."""
+    days = [str(run.environment.get("started", ""))[:10] for run in runs]
+    return max((day for day in days if _DAY.fullmatch(day)), default=None)
 
 
 def _shown(value: object) -> object:
@@ -166,6 +199,7 @@ def _state(run: RunRecord, labels: Labels | None) -> dict[str, object]:
         "message": progress.get("message") or (f"step {' of '.join(way)}" if way else ""),
         "step": last.get("step", UNKNOWN),
         "test": last.get(TEST.key),
+        "held": last.get(HELD_OUT.key),
         "chosen": run.measure("best", TEST.key) if was_held_out else None,
         "seconds": (run.result or {}).get("seconds", last.get("seconds")),
         "num_rows": UNKNOWN if labels is None else len(labels.given),

@@ -151,9 +151,7 @@ class Journal:
     def evaluation(self, state: State, held: EpochDynamics | None) -> None:
         """Measures and writes a row of the history; keeps the weights if they are the best.
 
-        Args:
-            state: The run.
-            held: What `dynamics` returned at this step, if it was called.
+        ``held`` is what `dynamics` returned at this step, if it was called.
         """
         loss, weight = state.ranks.total(state.loss).tolist()
         state.loss.zero_()

@@ -79,7 +79,7 @@ def cells(budget: str) -> tuple[Cell, ...]:
     if budget == "tiny":
         return budgeted(budget, found, short={})
     laid_over = {"short": short(_SHORT_ROWS), "features": FEATURES}
-    made = []
+    made: list[Cell] = []
     for cell in found:
         pixels = _PIXELS.get(cell.settings["data"]["name"])
         over = laid_over.get(budget, {}) if pixels is None else pixels
@@ -220,11 +220,11 @@ def _verdict(found: _Found, form: str) -> list[str]:
         return []
     worst = min(gaps, key=lambda heading: gaps[heading])
     ahead = sum(gap >= 0 for gap in gaps.values())
-    each = ", ".join(f"{heading} {gap:+.1f}" for heading, gap in gaps.items())
+    beside = ", ".join(f"{heading} {gap:+.1f}" for heading, gap in gaps.items())
     return [
         f"**{form}**: final test accuracy at or above every other method in {ahead} of {len(gaps)} "
         f"settings; lowest against the best of them: {gaps[worst]:+.1f} points ({worst}). "
-        f"Against the best other: {each}."
+        f"Against the best other: {beside}."
     ]
 
 

@@ -32,3 +32,50 @@ for (const section of document.querySelectorAll("section.distribution")) {
   section.querySelector(".slider").hidden = false;
   show();
 }
+
+// The values under the pointer, as text in the chart; the names are those of the table below it.
+function addText(group, x, y, words, anchor) {
+  const text = document.createElementNS(group.namespaceURI, "text");
+  text.setAttribute("class", "value");
+  text.setAttribute("x", x);
+  text.setAttribute("y", y);
+  text.setAttribute("text-anchor", anchor);
+  text.textContent = words;
+  group.append(text);
+}
+
+for (const figure of document.querySelectorAll("figure.chart")) {
+  const svg = figure.querySelector("svg");
+  const values = JSON.parse(figure.querySelector("script").textContent);
+  const box = svg.viewBox.baseVal;
+  const names = figure.querySelectorAll("thead th");
+  const hover = document.createElementNS(svg.namespaceURI, "g");
+  svg.append(hover);
+  const clear = () => hover.replaceChildren();
+  svg.addEventListener("pointerleave", clear);
+  svg.addEventListener("pointermove", (event) => {
+    const frame = svg.getBoundingClientRect();
+    const at = ((event.clientX - frame.left) * box.width) / frame.width;
+    let near = 0;
+    values.x.forEach((x, place) => {
+      if (Math.abs(x - at) < Math.abs(values.x[near] - at)) near = place;
+    });
+    clear();
+    const x = values.x[near];
+    const guide = document.createElementNS(svg.namespaceURI, "line");
+    for (const [name, value] of [["class", "guide"], ["x1", x], ["x2", x], ["y1", 12], ["y2", 196]]) {
+      guide.setAttribute(name, value);
+    }
+    hover.append(guide);
+    const anchor = x > box.width / 2 ? "end" : "start";
+    const place = anchor === "end" ? x - 5 : x + 5;
+    let y = 22;
+    addText(hover, place, y, values.at[near], anchor);
+    values.lines.forEach((line, number) => {
+      const drawn = svg.querySelector(`g[data-series="${number}"]`);
+      if (line[near] === null || drawn.classList.contains("off")) return;
+      y += 13;
+      addText(hover, place, y, `${names[number + 1].textContent} ${line[near]}`, anchor);
+    });
+  });
+}

@@ -1,0 +1,284 @@
+"""The head of a page and what the rows of one run say: verdict, confusion, classes, suspects."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imae.records import RunFolder, RunLabels
+from imae.records.measures import HELD_OUT, NOISY, TEST, Measure
+from imae.report.formats import percent, summary_text, thin
+from imae.report.hints import Summary, summarise
+from imae.report.read import RunRecord
+
+NUM_SUSPECTS = 12
+_MATRIX_CLASSES = 12  # with more, the confusion is a list of pairs
+_NUM_PAIRS = 12
+_NUM_CLASSES = 24
+_NUM_EPOCHS = 10  # of which the probability of a given label is the mean
+_SHADES = 6
+
+Previewer = Callable[[RunRecord, Sequence[str]], Mapping[str, str]]
+"""Pictures of rows of a run as ``data:`` addresses, by row id; rows without one are left out."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A large number of the head: its text and what it is."""
+
+    text: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Rows of one given and one predicted class; ``shade`` grows from 0 with their share."""
+
+    count: int
+    shade: int
+    is_diagonal: bool
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """The training rows that are labelled as one class."""
+
+    name: str
+    rows: int
+    contradicted: int
+    wrong: int | None
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A row whose given label the network believes least."""
+
+    row_id: str
+    given: str
+    predicted: str
+    truth: str | None
+    p: float
+    picture: str | None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the rows of one run say at its last epoch.
+
+    Args:
+        run: Name of the run.
+        folder: Its folder.
+        method: Its method.
+        epoch: The epoch that predictions are of.
+        names: Names of the classes of ``matrix``.
+        matrix: Rows by given (row) and predicted class (column); empty with many classes.
+        pairs: Most frequent contradictions: given class, predicted class, rows.
+        counts: Rows of each class, those with most contradictions first.
+        num_classes: Classes in all.
+        suspects: Rows believed least, the least first.
+        audit: The review page of the run, if it was audited.
+    """
+
+    run: str
+    folder: str
+    method: str
+    epoch: int
+    names: tuple[str, ...]
+    matrix: tuple[tuple[Cell, ...], ...]
+    pairs: tuple[tuple[str, str, int], ...]
+    counts: tuple[ClassCount, ...]
+    num_classes: int
+    suspects: tuple[Suspect, ...]
+    audit: Path | None
+
+
+def best_method(methods: Mapping[str, Sequence[RunRecord]]) -> tuple[str, Measure, Summary] | None:
+    """The method of the highest final accuracy, on test rows or else on held-out given labels."""
+    for measure in (TEST, HELD_OUT):
+        found = {name: _final(runs, measure) for name, runs in methods.items()}
+        known = {name: summary for name, summary in found.items() if summary is not None}
+        if known:
+            best = max(known, key=lambda name: known[name].mean)
+            return best, measure, known[best]
+    return None
+
+
+def verdict(methods: Mapping[str, Sequence[RunRecord]]) -> str:
+    """What the runs of one setting show, in one sentence."""
+    best = best_method(methods)
+    if best is None:
+        unfinished = sum(run.result is None for runs in methods.values() for run in runs)
+        return "No run has finished yet." if unfinished else "No accuracy was measured."
+    name, measure, summary = best
+    where = "the test rows" if measure is TEST else "held-out given labels, some of them wrong"
+    own = f"{summary_text(summary, seeds=summary.count)}%"
+    others = {
+        other: found
+        for other, runs in methods.items()
+        if other != name and (found := _final(runs, measure)) is not None
+    }
+    memorised = _final(methods[name], NOISY)
+    tail = (
+        ""
+        if memorised is None
+        else f", and memorised {percent(memorised.mean)}% of the wrong labels"
+    )
+    if not others:
+        return f"{name} predicts {own} of {where} right{tail}."
+    second = max(others, key=lambda other: others[other].mean)
+    gap = 100 * (summary.mean - others[second].mean)
+    lead = f"{gap:.1f} points above {second}" if gap >= 0.05 else f"level with {second}"
+    return f"{name} ends highest: {own} of {where} right, {lead}{tail}."
+
+
+def large_numbers(
+    methods: Mapping[str, Sequence[RunRecord]], labels: RunLabels | None
+) -> tuple[Number, ...]:
+    """Three or four numbers that sum a setting up, of the best method."""
+    best = best_method(methods)
+    numbers = []
+    if best is not None:
+        for measure, label in (
+            (TEST, "test rows right at the end"),
+            (HELD_OUT, "held-out given labels right"),
+            (NOISY, "wrong labels memorised"),
+        ):
+            found = _final(methods[best[0]], measure)
+            if found is not None:
+                numbers.append(Number(f"{percent(found.mean)}%", f"{label}, {best[0]}"))
+    if labels is not None:
+        rows = f"{len(labels.given):,}"
+        wrong = "" if labels.clean is None else f", {_share(labels)}% with a wrong label"
+        numbers.append(Number(rows, f"training rows{wrong}"))
+    return tuple(numbers)
+
+
+def diagnose(
+    methods: Mapping[str, Sequence[RunRecord]], *, pictures: Previewer | None = None
+) -> Diagnosis | None:
+    """What the rows of a run of the best method say; None where no run has kept its rows.
+
+    Args:
+        methods: Runs of one setting by method.
+        pictures: Makes the pictures of the suspects.
+
+    Raises:
+        DataError: If labels or dynamics are damaged.
+    """
+    best = best_method(methods)
+    ordered = sorted(methods, key=lambda name: best is None or name != best[0])
+    for run in (run for name in ordered for run in methods[name]):
+        folder = RunFolder(run.folder)
+        epochs = folder.epochs()
+        if epochs and folder.has_labels():
+            return _diagnosis(run, folder, epochs, pictures)
+    return None
+
+
+def _diagnosis(
+    run: RunRecord, folder: RunFolder, epochs: Sequence[int], pictures: Previewer | None
+) -> Diagnosis:
+    labels = folder.labels()
+    predicted = folder.dynamics(epochs[-1]).predicted.astype(np.int64)
+    names = [str(name) for name in labels.class_names]
+    seen = predicted >= 0
+    pairs = np.zeros((len(names), len(names)), np.int64)
+    np.add.at(pairs, (labels.given[seen], predicted[seen]), 1)
+    review = Path(run.folder) / "audit" / "review.html"
+    return Diagnosis(
+        run=run.name,
+        folder=str(run.folder),
+        method=run.method,
+        epoch=epochs[-1],
+        names=tuple(names),
+        matrix=_matrix(pairs) if len(names) <= _MATRIX_CLASSES else (),
+        pairs=_pairs(pairs, names),
+        counts=_counts(labels, pairs, names),
+        num_classes=len(names),
+        suspects=_suspects(run, folder, labels, predicted, epochs, pictures),
+        audit=review if review.is_file() else None,
+    )
+
+
+def _matrix(pairs: NDArray[np.int64]) -> tuple[tuple[Cell, ...], ...]:
+    """Cells shaded by their share of the rows of the given class, on a scale of square roots."""
+    shares = np.sqrt(pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1))
+    shades = np.ceil(shares * _SHADES).astype(int)
+    return tuple(
+        tuple(
+            Cell(int(count), int(shade), given == place)
+            for place, (count, shade) in enumerate(zip(row, line, strict=True))
+        )
+        for given, (row, line) in enumerate(zip(pairs, shades, strict=True))
+    )
+
+
+def _pairs(pairs: NDArray[np.int64], names: Sequence[str]) -> tuple[tuple[str, str, int], ...]:
+    off = pairs * (1 - np.eye(len(names), dtype=np.int64))
+    order = np.argsort(-off, axis=None, kind="stable")[:_NUM_PAIRS]
+    places = [np.unravel_index(place, off.shape) for place in order]
+    return tuple((names[i], names[j], int(off[i, j])) for i, j in places if off[i, j])
+
+
+def _counts(
+    labels: RunLabels, pairs: NDArray[np.int64], names: Sequence[str]
+) -> tuple[ClassCount, ...]:
+    size = len(names)
+    rows = np.bincount(labels.given, minlength=size)
+    against = pairs.sum(axis=1) - np.diag(pairs)
+    wrong = None
+    if labels.clean is not None:
+        wrong = np.bincount(labels.given[labels.given != labels.clean], minlength=size)
+    order = np.argsort(-against, kind="stable")[:_NUM_CLASSES]
+    return tuple(
+        ClassCount(
+            names[i], int(rows[i]), int(against[i]), None if wrong is None else int(wrong[i])
+        )
+        for i in order
+    )
+
+
+def _suspects(
+    run: RunRecord,
+    folder: RunFolder,
+    labels: RunLabels,
+    predicted: NDArray[np.int64],
+    epochs: Sequence[int],
+    pictures: Previewer | None,
+) -> tuple[Suspect, ...]:
+    margins = [folder.dynamics(epoch).margin for epoch in thin(epochs, limit=_NUM_EPOCHS)]
+    p = np.stack([(1 + np.tanh(margin.astype(np.float64) / 2)) / 2 for margin in margins])
+    known = ~np.isnan(p)
+    mean = np.where(known, p, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    can = (predicted >= 0) & (predicted != labels.given)
+    order = np.flatnonzero(can)[np.argsort(mean[can], kind="stable")][:NUM_SUSPECTS]
+    ids = [str(labels.row_ids[row]) for row in order]
+    found = {} if pictures is None else pictures(run, ids)
+    names = labels.class_names
+    return tuple(
+        Suspect(
+            row_id=row_id,
+            given=str(names[labels.given[row]]),
+            predicted=str(names[predicted[row]]),
+            truth=None if labels.clean is None else str(names[labels.clean[row]]),
+            p=float(mean[row]),
+            picture=found.get(row_id),
+        )
+        for row, row_id in zip(order, ids, strict=True)
+    )
+
+
+def _final(runs: Sequence[RunRecord], measure: Measure) -> Summary | None:
+    return summarise(run.measure("final", measure.key) for run in runs if run.result is not None)
+
+
+def _share(labels: RunLabels) -> str:
+    return percent(float((labels.given != labels.clean).mean()) if len(labels.given) else 0.0)
+
+
+def relative_link(target: Path, page: str | os.PathLike[str] | None) -> str | None:
+    """The way from a page to a file beside it, or None if it is not known where the page goes."""
+    return None if page is None else Path(os.path.relpath(target, Path(page).parent)).as_posix()

@@ -1,0 +1,135 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from imae.records import RunFolder
+from imae.report.chart import Series, line_chart
+from imae.report.comparison import group, table
+from imae.report.diagnosis import best_method, diagnose, large_numbers, relative_link, verdict
+from imae.report.page import render
+from imae.report.read import read_run
+
+
+@pytest.fixture
+def methods(make_run):
+    runs = [
+        read_run(make_run("cce", method="cce", memory=0.8)),
+        read_run(make_run("gce", method="gce", memory=0.1)),
+    ]
+    for run in runs:  # the network predicts the truth
+        folder = RunFolder(run.folder)
+        for epoch in folder.epochs():
+            shown = folder.dynamics(epoch)
+            predicted = folder.labels().clean.astype(np.int32)
+            folder.write_dynamics(epoch, replace(shown, predicted=predicted))
+    return group(runs, lambda run: run.method)
+
+
+def test_the_verdict_names_the_best_method_and_its_lead(methods):
+    name, measure, summary = best_method(methods)
+    second = methods["cce"][0].measure("final", measure.key)
+    assert name == "gce"
+    gap = 100 * (summary.mean - second)
+    text = verdict(methods)
+    assert text.startswith(f"gce ends highest: {100 * summary.mean:.1f}% of the test rows right")
+    assert f"{gap:.1f} points above cce" in text
+    assert "and memorised" in text
+
+
+def test_without_test_rows_held_out_labels_decide(make_run):
+    rows = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.5}]
+    run = read_run(make_run("a", rows=rows, truth=False))
+    assert verdict({"cce": [run]}).startswith("cce predicts 50.0% of held-out given labels, some")
+    (held, count) = large_numbers({"cce": [run]}, RunFolder(run.folder).labels())
+    assert (held.text, held.label) == ("50.0%", "held-out given labels right, cce")
+    assert (count.text, count.label) == ("400", "training rows")
+
+
+def test_an_unfinished_run_has_no_verdict(make_run):
+    run = read_run(make_run("a", finished=False))
+    assert verdict({"cce": [run]}) == "No run has finished yet."
+
+
+def test_given_and_predicted_classes_are_counted(methods):
+    found = diagnose(methods)
+    folder = RunFolder(methods["gce"][0].folder)
+    labels = folder.labels()
+    epoch = folder.epochs()[-1]
+    predicted = folder.dynamics(epoch).predicted
+    assert (found.run, found.epoch) == ("gce", epoch)
+    for given, row in enumerate(found.matrix):
+        for column, cell in enumerate(row):
+            assert cell.count == ((labels.given == given) & (predicted == column)).sum()
+            assert (cell.shade > 0) == (cell.count > 0)
+            assert cell.is_diagonal == (given == column)
+    assert sum(one.rows for one in found.counts) == 400
+    assert sum(one.wrong for one in found.counts) == (labels.given != labels.clean).sum()
+    assert (
+        sum(one.contradicted for one in found.counts)
+        == ((predicted >= 0) & (predicted != labels.given)).sum()
+    )
+
+
+def test_suspects_are_contradicted_and_come_least_believed_first(methods):
+    asked = []
+
+    def pictures(_, ids):
+        asked.extend(ids)
+        return {ids[0]: "data:image/png;base64,AAAA"}
+
+    found = diagnose(methods, pictures=pictures)
+    assert [suspect.row_id for suspect in found.suspects] == asked
+    assert [suspect.p for suspect in found.suspects] == sorted(s.p for s in found.suspects)
+    assert all(suspect.given != suspect.predicted for suspect in found.suspects)
+    assert found.suspects[0].picture is not None
+    assert found.suspects[1].picture is None
+
+
+def test_many_classes_are_a_list_of_pairs(make_run):
+    names = tuple(f"class{number}" for number in range(30))
+    found = diagnose({"cce": [read_run(make_run("a", class_names=names))]})
+    assert found.matrix == ()
+    assert found.num_classes == 30
+    assert len(found.counts) == 24
+
+
+def test_the_audit_is_linked_where_there_is_one(methods, tmp_path):
+    folder = methods["gce"][0].folder
+    runs = [run for each in methods.values() for run in each]
+    assert f"imae audit {folder}" in render(runs, out=tmp_path / "report.html")
+    (folder / "audit").mkdir()
+    (folder / "audit" / "review.html").write_text("x")
+    page = render(runs, out=tmp_path / "report.html")
+    assert 'href="./gce/audit/review.html"' in page
+    assert relative_link(folder / "audit" / "review.html", None) is None
+
+
+def test_t_is_drawn_where_it_was_recorded(make_run):
+    folder = make_run("a")
+    assert "as the training set it" not in render([read_run(folder)])
+    rows = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    again = make_run("b", rows=[row | {"T": 6.5} for row in rows])
+    assert "cce ends at 6.5" in render([read_run(again)])
+
+
+def test_columns_without_a_number_are_hidden(make_run):
+    rows = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.5}]
+    page = render([read_run(make_run("a", rows=rows, truth=False))])
+    assert "Held-out given labels \u2191" in page
+    assert "Final test" not in page
+    assert "Last test" not in page
+    assert table([read_run(make_run("b"))]).columns
+
+
+def test_names_of_lines_do_not_overlap():
+    lines = [Series(f"m{number}", (0.0, 1.0), (0.0, 50.0 + number / 10)) for number in range(5)]
+    chart = line_chart("t", lines, x_label="steps", unit="%")
+    heights = sorted(mark.name_at[1] for mark in chart.marks)
+    assert np.diff(heights).min() >= 12
+    assert heights[0] >= 12
+    assert heights[-1] <= 196
+    many = line_chart("t", [lines[0]] * 9, x_label="steps", unit="%")
+    assert all(mark.name_at is None for mark in many.marks)
+    assert chart.hovered["lines"][1] == ["0", "50.1"]
