@@ -34,6 +34,7 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/growth.py
 
 # The tables and figures under results/, again, from the run records there.
 results: $(VENV)/installed

@@ -1,0 +1,139 @@
+"""How time and memory of `imae train` grow with rows, classes and processes.
+
+    python benchmarks/growth.py [--out results/benchmarks] [--figures docs/figures] [--small]
+
+Each point is a process of its own: start, reading, one epoch (of at most 1,000 steps), evaluation
+and everything that is written. Tables of 16 columns, a linear network, batches of 1,000 rows, one
+thread a process. Time is wall time; memory is the peak of the process that was started.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+ROWS = (1_000, 10_000, 100_000, 1_000_000)
+CLASSES = (10, 100, 1_000, 10_000, 100_000)
+PROCESSES = (1, 2)
+COLUMNS = 16
+PROGRAM = """
+import json, resource, sys
+from imae.train import build_config, train
+run = train(build_config(json.loads(sys.argv[1])))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"step_seconds": run.result["seconds_per_step"], "peak_mb": peak}))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
+    parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
+    parser.add_argument("--small", action="store_true", help="leave out the largest sizes")
+    arguments = parser.parse_args()
+    last = -1 if arguments.small else None
+    points = []
+    with tempfile.TemporaryDirectory() as folder:
+        for rows in ROWS[:last]:
+            points.append(measured(Path(folder), "rows", rows, rows=rows))
+        for classes in CLASSES[:last]:
+            rows = max(20_000, classes)
+            points.append(measured(Path(folder), "classes", classes, rows=rows, classes=classes))
+        for processes in PROCESSES:
+            points.append(
+                measured(Path(folder), "processes", processes, rows=100_000, processes=processes)
+            )
+    machine = (
+        f"{cpu_name()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end, "
+        f"torch {torch.__version__}, Python {platform.python_version()}"
+    )
+    content = {"machine": machine, "points": points}
+    (arguments.out / "growth.json").write_text(json.dumps(content, indent=2) + "\n")
+    draw(points, arguments.figures)
+
+
+def cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def measured(
+    folder: Path, kind: str, size: int, *, rows: int, classes: int = 10, processes: int = 1
+) -> dict[str, float | str]:
+    """Wall seconds in all and of a step, and peak memory."""
+    data = folder / f"{kind}-{size}.npz"
+    generator = np.random.Generator(np.random.PCG64(0))
+    y = np.arange(rows) % classes
+    x = generator.normal(size=(rows, COLUMNS)).astype(np.float32)
+    x[:, 0] += y / classes
+    np.savez(data, x=x, y=y)
+    config = {
+        "data": {"name": str(data), "hold_out": 0.0},
+        "model": {"name": "linear"},
+        "train": {"steps": max(1, min(rows // 1000, 1000)), "batch_size": min(1000, rows)},
+        "machine": {"threads": 1, "devices": processes, "accelerator": "cpu"},
+        "out": str(folder / f"{kind}-{size}-run"),
+    }
+    before = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(config)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seconds = time.perf_counter() - before
+    found = json.loads(done.stdout.splitlines()[-1])
+    step, peak = found["step_seconds"], found["peak_mb"]
+    print(
+        f"{kind} {size:>9,}: {seconds:7.1f} s in all, {1e3 * step:8.2f} ms a step, {peak:7.0f} MB"
+    )
+    data.unlink()
+    return {"kind": kind, "size": size, "seconds": seconds, "step_seconds": step, "peak_mb": peak}
+
+
+def draw(points: list[dict[str, float | str]], folder: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    for theme, colour, ground in (("light", "#222222", "#ffffff"), ("dark", "#dddddd", "#1e2129")):
+        style = {
+            key: colour
+            for key in (
+                "axes.edgecolor",
+                "axes.labelcolor",
+                "xtick.color",
+                "ytick.color",
+                "text.color",
+            )
+        }
+        with plt.rc_context({**style, "figure.facecolor": ground, "axes.facecolor": ground}):
+            figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+            for axis, kind in zip(axes, ("rows", "classes", "processes"), strict=True):
+                own = [each for each in points if each["kind"] == kind]
+                sizes = [float(each["size"]) for each in own]
+                axis.plot(sizes, [float(each["seconds"]) for each in own], "o-", label="in all, s")
+                steps = [1e3 * float(each["step_seconds"]) for each in own]
+                axis.plot(sizes, steps, "s--", label="a step, ms")
+                axis.set_xlabel(kind)
+                axis.set_yscale("log")
+                if kind == "processes":
+                    axis.set_xticks(sizes)
+                else:
+                    axis.set_xscale("log")
+                axis.grid(alpha=0.25)
+            axes[0].legend(frameon=False)
+            figure.savefig(folder / f"growth-{theme}.png", dpi=110)
+            plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()
