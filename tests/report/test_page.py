@@ -493,6 +493,36 @@ def test_text_stands_out_from_its_ground(compared, tmp_path, open_page, scheme):
     assert min(contrast(colour, ground) for colour in set(colours)) >= 4.5
 
 
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(compared, tmp_path, open_page, scheme, width):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe").Axe()
+    path = write_report(compared, tmp_path / "report.html")
+    # The check is a script of its own, which the page's policy would refuse.
+    viewport = {"width": width, "height": 900}
+    opened = open_page(path, color_scheme=scheme, viewport=viewport, bypass_csp=True)
+    for summary in opened.page.locator("summary").all():
+        summary.evaluate("summary => summary.parentElement.open = true")
+    found = axe.run(opened.page).response["violations"]
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+
+
+@needs_browser
+def test_the_pointer_shows_values_and_hidden_lines_have_none(compared, tmp_path, open_page):
+    opened = open_page(write_report(compared, tmp_path / "report.html"))
+    chart = opened.page.locator("figure.chart svg").first
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    opened.page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.5 * box["height"])
+    assert "training steps" in chart.locator("text.value").first.text_content()
+    shown = chart.locator("text.value").count()
+    opened.page.locator("button[data-series]").first.click()
+    opened.page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+    assert chart.locator("text.value").count() == shown - 1
+    assert opened.did() == NOTHING
+
+
 def contrast(one, other):
     """Contrast of two colours as the accessibility guidelines count it, from 1 to 21."""
 
