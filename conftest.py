@@ -9,11 +9,32 @@ import os
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"  # read when numpy and torch are loaded
 
+import importlib.util  # noqa: E402
+from pathlib import Path  # noqa: E402
+
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
 # These pages mix Python with commands; tests/test_pages.py runs both in their order.
 collect_ignore_glob = ["docs/tutorials/*.md", "docs/start/*.md", "README.md"]
+# Packages that only ``make slow`` installs: what needs them runs there.
+_SLOW_TO_INSTALL = {"jax": "jax", "transformers": "transformers", "lightning": "pytorch_lightning"}
+_NEEDING = {
+    str(Path(__file__).parent / place / f"{name}{suffix}"): package
+    for name, package in _SLOW_TO_INSTALL.items()
+    for place, suffix in (("src/imae/integrations", ".py"), ("docs/integrations", ".md"))
+}
+collect_ignore = [
+    path for path, package in _NEEDING.items() if importlib.util.find_spec(package) is None
+]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the examples of these modules and pages as slow."""
+    for item in items:
+        if str(item.path) in _NEEDING:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,175 @@
+"""Robust losses and the audit in the Trainer of Hugging Face transformers."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from imae.curves import CURVES, IMAE, Curve, parse_curve
+from imae.errors import ArgumentError, DataError, import_extra
+from imae.integrations.dynamics import Recorder
+from imae.losses import curve_loss
+
+import_extra("transformers", extra="transformers")
+
+from transformers import TrainerCallback  # noqa: E402
+
+LossFunction = Callable[..., Tensor]
+
+
+def loss_function(
+    curve: str | Curve = "imae",
+    *,
+    shift: bool | None = None,
+    ignore_index: int = -100,
+    cap: float | None = None,
+    normalize: str | None = None,
+    **parameters: Any,
+) -> LossFunction:
+    """A loss for ``Trainer(compute_loss_func=...)``.
+
+    The Trainer passes the number of items in all batches of a step, and then neither divides by
+    the accumulation steps nor averages: the loss is the sum over the batch divided by that number.
+    If it passes none, the loss is the mean over the batch.
+
+    Args:
+        curve: A curve by its name, such as ``"imae"`` or ``"gce"``, or from ``imae.curves``.
+        shift: Whether the label of each position is the next token, as in causal language models;
+            by default it is where logits have a position for every label, shape (B, S, C), and
+            the model's class is named ``...ForCausalLM``.
+        ignore_index: Label that does not count.
+        cap: Largest probability of a class that the loss sees, see ``imae.cap_logits``.
+        normalize: "chance" divides by the weight at p = 1 / C; see ``imae.curve_loss``.
+        parameters: Those of the curve, such as ``T=8.0``.
+
+    Raises:
+        ArgumentError: If the curve or a parameter is unknown.
+
+    Examples:
+        >>> loss = loss_function("imae", T=8.0)
+        >>> outputs = {"logits": torch.zeros(2, 2)}
+        >>> float(loss(outputs, torch.tensor([0, 1]), num_items_in_batch=4))
+        0.0
+    """
+    if isinstance(curve, Curve):
+        if parameters:
+            raise ArgumentError(f"the curve has its parameters already, got {sorted(parameters)}")
+        chosen = curve
+    else:
+        chosen = CURVES.build(curve, **parameters) if parameters else parse_curve(curve)
+
+    def loss(outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+        logits = outputs["logits"] if isinstance(outputs, dict) else outputs.logits
+        is_shifted = _is_causal(outputs) if shift is None else shift
+        if is_shifted:
+            # The last position has no next token: a label that does not count.
+            labels = pad(labels, (0, 1), value=ignore_index)[..., 1:]
+        target = labels.to(logits.device).flatten()
+        total = curve_loss(
+            logits.flatten(0, -2),
+            target,
+            chosen,
+            ignore_index=ignore_index,
+            reduction="sum",
+            normalize=normalize,
+            cap=cap,
+        )
+        if num_items_in_batch is None:
+            number = (target != ignore_index).sum()
+        else:
+            number = torch.as_tensor(num_items_in_batch, device=logits.device)
+        return total / number
+
+    return loss
+
+
+def _is_causal(outputs: Any) -> bool:
+    """Whether outputs are those of a causal language model: their class is named so."""
+    return "CausalLM" in type(outputs).__name__
+
+
+class AuditCallback(TrainerCallback):  # type: ignore[misc]
+    """Records margin and prediction of every training row, so that ``imae audit`` reads the run.
+
+    For sequence classification. Every example of the training set must have its position as a
+    whole number under ``row_key``, and ``TrainingArguments(remove_unused_columns=False)`` must
+    let it through; the callback takes it out of the batch before the model sees it.
+
+    Args:
+        out: Folder to write; it must not exist or be empty.
+        given: Given labels of all training rows, shape (N,), in the order of their positions.
+        row_key: Name of the position in the examples.
+        row_ids: Names of the rows, by default their positions.
+        class_names: Names of the classes, by default numbers.
+        method: Name of the loss in ``imae list methods``, for reports.
+
+    Raises:
+        ArgumentError: If the folder is not empty.
+    """
+
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        given: NDArray[np.integer] | Tensor,
+        *,
+        row_key: str = "row",
+        row_ids: Sequence[object] | None = None,
+        class_names: Sequence[str] | None = None,
+        method: str = IMAE.name,
+    ) -> None:
+        self.recorder = Recorder(
+            out, len(given), given=given, row_ids=row_ids, class_names=class_names, method=method
+        )
+        self._row_key = row_key
+        self._rows: Tensor | None = None
+        self._is_hooked = False
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Watches what goes into the model and what comes out."""
+        model = kwargs.get("model")
+        if isinstance(model, nn.Module) and not self._is_hooked:
+            model.register_forward_pre_hook(self._before, with_kwargs=True)
+            model.register_forward_hook(self._after)
+            self._is_hooked = True
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Checks that rows will be recognised.
+
+        Raises:
+            ArgumentError: If the Trainer removes their positions.
+        """
+        self.on_init_end(args, state, control, **kwargs)
+        if args.remove_unused_columns:
+            raise ArgumentError(
+                f"TrainingArguments(remove_unused_columns=False) is needed: the Trainer removes "
+                f"{self._row_key!r} otherwise"
+            )
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Writes what the epoch has shown."""
+        self.recorder.end_epoch()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Says in the folder that the training is over."""
+        self.recorder.end_epoch()
+        self.recorder.finish()
+
+    def _before(
+        self, module: nn.Module, args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        rows = kwargs.pop(self._row_key, None)
+        if module.training and rows is None:
+            raise DataError(f"the batch has no {self._row_key!r}: the position of every row")
+        self._rows = rows if module.training else None
+        return args, kwargs
+
+    def _after(self, module: nn.Module, args: Any, outputs: Any) -> None:  # noqa: ARG002
+        if self._rows is not None:
+            logits = outputs["logits"] if isinstance(outputs, dict) else outputs.logits
+            self.recorder.update(self._rows, logits)
+            self._rows = None

@@ -1,0 +1,95 @@
+"""The curves in JAX, equal to those in torch."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+
+from imae import curves
+from imae.errors import ArgumentError
+from imae.losses import curve_loss as torch_loss
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax"),
+]
+CURVES = [
+    curves.CCE(),
+    curves.MAE(),
+    curves.IMAE(T=8.0),
+    curves.IMAE(T=16.0),
+    curves.GCE(q=0.5),
+    curves.SL(),
+    curves.Focal(gamma=2.0),
+    curves.Window(curves.IMAE(T=8.0), low=-3.0, high=4.0),
+    curves.Sum((curves.CCE(), curves.MAE())),
+    curves.Scale(curves.MAE(), 0.5),
+]
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=repr)
+def test_value_and_slope_equal_those_of_torch(curve):
+    from imae.integrations import jax as ours
+
+    m = np.linspace(-30, 30, 241)
+    wide = torch.from_numpy(m)
+    for in_jax, in_torch in ((ours.value, curve.value), (ours.slope, curve.slope)):
+        found = np.asarray(in_jax(curve, m.astype(np.float32)))
+        np.testing.assert_allclose(found, in_torch(wide).numpy(), rtol=2e-5, atol=1e-6)
+    import jax
+
+    with jax.enable_x64(True):
+        for in_jax, in_torch in ((ours.value, curve.value), (ours.slope, curve.slope)):
+            found = np.asarray(in_jax(curve, m))
+            np.testing.assert_allclose(found, in_torch(wide).numpy(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=repr)
+def test_gradients_on_logits_equal_those_of_torch(curve):
+    import jax
+    import jax.numpy as jnp
+
+    from imae.integrations.jax import curve_loss
+
+    logits = np.random.Generator(np.random.PCG64(1)).normal(size=(6, 5)).astype(np.float32) * 3
+    logits[0], labels = [60, 0, 0, 0, 0], np.array([0, 1, 2, 3, 4, 0])
+    loss, gradient = jax.value_and_grad(lambda z: curve_loss(z, jnp.asarray(labels), curve).sum())(
+        jnp.asarray(logits)
+    )
+    tensor = torch.from_numpy(logits.astype(np.float64)).requires_grad_()
+    expected = torch_loss(tensor, torch.from_numpy(labels), curve, reduction="sum")
+    expected.backward()
+    assert float(loss) == pytest.approx(expected.item(), rel=1e-5, abs=1e-5)
+    np.testing.assert_allclose(np.asarray(gradient), tensor.grad.numpy(), atol=1e-6)
+
+
+def test_it_trains_under_jit_with_optax():
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    from imae.integrations.jax import curve_loss
+
+    labels = jnp.arange(60) % 3
+    rows = jax.nn.one_hot(labels, 3) + 0.1
+    optimizer = optax.adam(0.1)
+    weights = jnp.zeros((3, 3))
+    state = optimizer.init(weights)
+
+    @jax.jit
+    def step(weights, state):
+        gradient = jax.grad(lambda w: curve_loss(rows @ w, labels, "imae:T=4").mean())(weights)
+        updates, state = optimizer.update(gradient, state)
+        return optax.apply_updates(weights, updates), state
+
+    for _ in range(30):
+        weights, state = step(weights, state)
+    assert bool(((rows @ weights).argmax(1) == labels).all())
+
+
+def test_a_curve_without_a_form_is_refused():
+    from imae.integrations.jax import value
+
+    with pytest.raises(ArgumentError, match="has no form in JAX; these curves have: cce, mae"):
+        value(curves.ICCE(), np.zeros(1))
