@@ -197,3 +197,22 @@ def test_the_recommended_form_is_one_line():
 def test_other_words_are_refused():
     with pytest.raises(ArgumentError, match="T must be a number or 'auto', got 'Auto'"):
         IMAELoss(T="Auto")
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10, 100])
+def test_numbers_and_tensors_give_the_same_bits(num_classes, generator):
+    quick, slow = AutoT(0.75), AutoT(0.75)
+    slow._follow = slow._follow_tensors
+    for step in range(60):
+        logits = 2 * torch.randn(16, num_classes, generator=generator)
+        other = torch.randint(num_classes, (16,), generator=generator)
+        is_right = torch.rand(16, generator=generator) < 0.6
+        target = torch.where(is_right, logits.argmax(1), other)
+        counts = None if step % 2 else torch.rand(16, generator=generator).round()
+        if step == 30:
+            logits[0, 0], counts = math.nan, None
+        assert torch.equal(
+            quick.observe(logits, target, counts), slow.observe(logits, target, counts)
+        )
+    for name, value in quick.state_dict().items():
+        assert torch.equal(value, slow.state_dict()[name])

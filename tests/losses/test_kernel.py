@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from imae.curves import CCE, IMAE, MAE, Scale, Window
-from imae.losses import curve_loss, kernel
-from imae.losses.kernel import exp_of_others, finish_gradient, kernel_loss
+from imae.curves import CCE, GCE, IMAE, MAE, Scale, Window
+from imae.losses import cap_logits, curve_loss, kernel
+from imae.losses.kernel import exp_of_others, finish_gradient, is_small, kernel_loss
 
 GAPS = np.arange(-100, 100.125, 0.25)
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
@@ -280,3 +280,88 @@ def test_margins_that_are_not_finite_are_said_to_be_so():
     _, m, _, is_finite = exp_of_others(logits, torch.tensor([[0], [0]]))
     assert m[0].item() == math.inf
     assert not is_finite
+
+
+def batch(generator, spread=3.0, shape=(32, 10)):
+    logits = spread * torch.randn(shape, generator=generator)
+    return logits.requires_grad_(), torch.randint(shape[1], shape[:1], generator=generator)
+
+
+CURVES_OF_SMALL = [IMAE(T=0.0), IMAE(T=8.0), IMAE(T=20.0), IMAE(T=100.0), MAE(), GCE(q=0.7)]
+
+
+@pytest.mark.parametrize("cap", [None, 0.75])
+@pytest.mark.parametrize("normalize", [None, "chance"])
+@pytest.mark.parametrize("curve", CURVES_OF_SMALL, ids=repr)
+def test_a_small_batch_has_the_loss_and_the_gradient_of_float64(generator, curve, normalize, cap):
+    logits, target = batch(generator)
+    assert is_small(logits, target)
+    exact = logits.detach().double().requires_grad_()
+    options = {"normalize": normalize, "cap": cap}
+    for z in (logits, exact):
+        curve_loss(z, target, curve, **options).backward()
+    loss, reference = (curve_loss(z, target, curve, **options).item() for z in (logits, exact))
+    assert loss == pytest.approx(reference, rel=1e-6, abs=1e-6)
+    torch.testing.assert_close(logits.grad.double(), exact.grad, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e30, -1e30, 90.0, -90.0])
+@pytest.mark.parametrize("cap", [None, 0.75])
+def test_a_small_batch_with_an_odd_logit_is_as_any_other(generator, odd, cap):
+    logits, target = batch(generator)
+    with torch.no_grad():
+        logits[3, target[3]] = odd
+        logits[4, (target[4] + 1) % 10] = odd
+    other = logits.detach().clone().requires_grad_()
+    loss = curve_loss(logits, target, IMAE(T=8.0), cap=cap)
+    expected = curve_loss(other, target, IMAE(T=8.0), cap=cap, reduction="none").mean()
+    torch.testing.assert_close(loss, expected, equal_nan=True)
+    loss.backward()
+    expected.backward()
+    torch.testing.assert_close(logits.grad, other.grad, equal_nan=True)
+
+
+@pytest.mark.parametrize("cap", [None, 0.75])
+def test_a_small_batch_can_be_differentiated_again_and_twice(generator, cap):
+    logits, target = batch(generator, shape=(4, 3))
+    loss = curve_loss(logits, target, IMAE(T=8.0), cap=cap)
+    (first,) = torch.autograd.grad(loss, logits, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, logits, retain_graph=True)
+    torch.testing.assert_close(first, second)
+    (third,) = torch.autograd.grad(3 * loss, logits, create_graph=True)
+    torch.testing.assert_close(third, 3 * first)
+    (hessian,) = torch.autograd.grad(third.square().sum(), logits)
+    exact = logits.detach().double().requires_grad_()
+    (gradient,) = torch.autograd.grad(
+        3 * curve_loss(exact, target, IMAE(T=8.0), cap=cap), exact, create_graph=True
+    )
+    (expected,) = torch.autograd.grad(gradient.square().sum(), exact)
+    torch.testing.assert_close(hessian.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("label", "error"), [(10, IndexError), (-1, IndexError)])
+def test_a_small_batch_refuses_a_wrong_label(generator, label, error):
+    logits, target = batch(generator)
+    target[5] = label
+    with pytest.raises(error, match=f"Target {label} is out of bounds"):
+        curve_loss(logits, target, IMAE(T=8.0))
+
+
+def test_a_small_batch_leaves_out_ignored_rows(generator):
+    logits, target = batch(generator)
+    kept = curve_loss(logits[1:], target[1:], IMAE(T=8.0))
+    target[0] = -100
+    torch.testing.assert_close(curve_loss(logits, target, IMAE(T=8.0)), kept)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (5, 4, 3)])
+def test_a_cap_in_the_kernel_is_that_of_the_logits(generator, shape):
+    logits = (5 * torch.randn(shape, generator=generator, dtype=torch.float64)).requires_grad_()
+    index = torch.randint(4, shape[:1] + shape[2:], generator=generator)
+    inside = kernel_loss(
+        logits, index, IMAE(T=8.0), scale=1.0, normalize=False, total=True, cap=0.6
+    )
+    outside = curve_loss(cap_logits(logits, 0.6), index, IMAE(T=8.0), reduction="sum")
+    torch.testing.assert_close(inside, outside)
+    (first,), (second,) = (torch.autograd.grad(each, logits) for each in (inside, outside))
+    torch.testing.assert_close(first, second)

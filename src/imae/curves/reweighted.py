@@ -1,11 +1,12 @@
 """Losses that are defined by their weight."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -16,11 +17,19 @@ from imae.errors import check_interval
 _LARGEST_T = 100.0
 _LARGEST_EXPONENT = 80.0
 
-# 16 nodes give the value of IMAE to 1e-12 at the largest T, to 1e-15 at the T of the paper.
+# 16 nodes give the value of IMAE to 1e-12 at the largest T, to 1e-15 at the T of the paper. Where
+# digits of float32 will do, 8 nodes give 1e-9 up to T = 20 and 1e-7 up to T = 40.
 _nodes, _weights = np.polynomial.legendre.leggauss(16)
 _WEIGHTS = _weights / 2
 _ROWS = np.stack([1 / _WEIGHTS, -(((1 + _nodes) / 2) ** 2) / _WEIGHTS, _WEIGHTS]).tolist()
-_constants: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
+_few_nodes, _few_weights = np.polynomial.legendre.leggauss(8)
+_few_squares = ((1 + _few_nodes) / 2) ** 2
+_FEW = np.stack([1 - _few_squares, 4 * _few_squares, _few_weights / 2]).astype(np.float32)
+_FEW_CONSTANTS, _FEW_FACTORS, _FEW_WEIGHTS = _FEW
+_FEW_ROWS = _FEW.tolist()
+_ONE = np.float32(1)
+_LARGEST_T_OF_FEW = 40.0
+_constants: dict[tuple[torch.device, torch.dtype, int], tuple[Tensor, ...]] = {}
 
 
 @final
@@ -63,7 +72,7 @@ class IMAE(Curve):
 
     def value(self, m: Tensor) -> Tensor:
         """Loss at margin ``m``."""
-        constant, linear, weights = _node_tensors(m)
+        constant, linear, weights = _node_tensors(m, _ROWS)
         half = m / 2
         x = torch.tanh(half)
         # (1 - u^2) / weight at the nodes u. They are inside (0, x), so it is never 0.
@@ -76,6 +85,44 @@ class IMAE(Curve):
         p = torch.sigmoid(m)
         # The exponent needs p (1 - p) to a small absolute error only: one sigmoid will do.
         return -0.5 * torch.exp(self.T * torch.addcmul(p, p, p, value=-1))
+
+    def tensors(self) -> Iterator[Tensor]:
+        """T if it is a tensor."""
+        if isinstance(self.T, Tensor):
+            yield self.T
+
+    def slope_and_value(self, m: Tensor) -> tuple[Tensor, Tensor]:
+        """Both at once; the value with an error of 1e-7 in float32."""
+        T = self.T
+        if isinstance(T, Tensor) or T > _LARGEST_T_OF_FEW or m.dtype != torch.float32:
+            return super().slope_and_value(m)
+        p = torch.sigmoid(m)
+        pq = torch.addcmul(p, p, p, value=-1)
+        constant, linear, weights = _node_tensors(m, _FEW_ROWS)
+        # 1 - u^2 at the nodes u of (0, tanh(m/2)), by p (1 - p); never 0 at a node.
+        rest = torch.addcmul(constant, pq.unsqueeze(-1), linear)
+        integral = torch.expm1(rest * (T / 4)).div_(rest) @ weights
+        half = m / 2
+        value = torch.addcmul(half, torch.tanh(half), integral).neg_()
+        return pq.mul_(T).exp_().mul_(-0.5), value
+
+    def numpy_weight_and_sum(self, odds: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
+        """Weights and the sum of values for odds against the label, with an error of 1e-7."""
+        T = self.T
+        if isinstance(T, Tensor) or T > _LARGEST_T_OF_FEW:
+            return super().numpy_weight_and_sum(odds)
+        p = odds + _ONE
+        np.reciprocal(p, p)
+        pq = p * p
+        pq *= odds
+        rest = pq[:, None] * _FEW_FACTORS
+        rest += _FEW_CONSTANTS
+        integral = (np.expm1(rest * np.float32(T / 4)) / rest).dot(_FEW_WEIGHTS)
+        p += p
+        p -= _ONE  # tanh(m / 2)
+        total = float(np.log(odds).sum()) / 2 - float(p.dot(integral))
+        pq *= np.float32(T)
+        return np.exp(pq, pq), total
 
 
 @final
@@ -202,13 +249,13 @@ class FromWeight(Curve):
         return -0.5 * self.w(torch.sigmoid(m))
 
 
-def _node_tensors(m: Tensor) -> tuple[Tensor, ...]:
+def _node_tensors(m: Tensor, rows: list[list[float]]) -> tuple[Tensor, ...]:
     # Making a tensor from a list costs as much as the rest of a small batch's value; a compiler
     # folds it into a constant by itself, and must not see a cache.
     if torch.compiler.is_compiling() or type(m) is not Tensor:
-        return m.new_tensor(_ROWS).unbind()
-    key = (m.device, m.dtype)
+        return m.new_tensor(rows).unbind()
+    key = (m.device, m.dtype, len(rows[0]))
     if key not in _constants:
         with torch.inference_mode(False):  # a tensor made in that mode could not be used outside
-            _constants[key] = m.new_tensor(_ROWS).unbind()
+            _constants[key] = m.new_tensor(rows).unbind()
     return _constants[key]

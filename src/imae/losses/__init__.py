@@ -1,6 +1,7 @@
 """Curves applied to logits, and losses that need the whole distribution."""
 
 from imae.curves.classic import reverse_cross_entropy as reverse_cross_entropy
+from imae.losses.auto import AutoT as AutoT
 from imae.losses.functional import curve_loss as curve_loss
 from imae.losses.general import BootstrapLoss as BootstrapLoss
 from imae.losses.general import CorrectedLoss as CorrectedLoss
@@ -9,6 +10,10 @@ from imae.losses.general import backward_correction as backward_correction
 from imae.losses.general import bootstrap_loss as bootstrap_loss
 from imae.losses.general import forward_correction as forward_correction
 from imae.losses.general import label_smoothing_loss as label_smoothing_loss
+from imae.losses.limits import BoundedLogits as BoundedLogits
+from imae.losses.limits import CappedLogits as CappedLogits
+from imae.losses.limits import bound_logits as bound_logits
+from imae.losses.limits import cap_logits as cap_logits
 from imae.losses.linear import linear_curve_loss as linear_curve_loss
 from imae.losses.margin import margin as margin
 from imae.losses.margin import margins as margins
@@ -26,8 +31,3 @@ from imae.losses.normalized import active_negative_loss as active_negative_loss
 from imae.losses.normalized import asymmetric_mse as asymmetric_mse
 from imae.losses.normalized import eps_softmax_loss as eps_softmax_loss
 from imae.losses.normalized import normalized_cross_entropy as normalized_cross_entropy
-from imae.losses.stable import AutoT as AutoT
-from imae.losses.stable import BoundedLogits as BoundedLogits
-from imae.losses.stable import CappedLogits as CappedLogits
-from imae.losses.stable import bound_logits as bound_logits
-from imae.losses.stable import cap_logits as cap_logits

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch._C import _are_functorch_transforms_active, _len_torch_dispatch_stack
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 from imae.errors import ArgumentError, check_choice
@@ -194,12 +196,14 @@ def of_label(log_p: Tensor, labels: Labels) -> Tensor:
 
 def is_plain(*tensors: Tensor) -> bool:
     """Whether ordinary eager tensors are at hand, outside compilation and function transforms."""
+    for tensor in tensors:
+        if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
+            return False
     return not (
         torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or any(type(t) not in (Tensor, torch.nn.Parameter) for t in tensors)
-        or torch.autograd.forward_ad._current_level >= 0
-        or torch._C._len_torch_dispatch_stack() > 0
+        or _are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or _len_torch_dispatch_stack() > 0
     )
 
 

@@ -1,20 +1,23 @@
 """A curve applied to logits, with the arguments of torch's cross entropy."""
 
 import math
+from collections.abc import Hashable
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from imae.curves.curve import Curve
-from imae.errors import check_choice
+from imae.errors import check_choice, check_interval
 from imae.losses.arguments import (
     Labels,
     check_labels,
     is_plain,
     refuse_classes_out_of_range,
 )
-from imae.losses.kernel import kernel_loss
+from imae.losses.kernel import is_small, kernel_loss, small_loss
+from imae.losses.limits import cap_logits
 from imae.losses.margin import (
     batch_weight,
     chance_weight,
@@ -25,7 +28,6 @@ from imae.losses.margin import (
     value_at_margin,
     weight_at_margin,
 )
-from imae.losses.stable import cap_logits
 
 NORMALIZATIONS = (None, "batch", "chance")
 
@@ -93,6 +95,21 @@ def curve_loss(
         Wang et al., "IMAE for Noise-Robust Learning", 2023, Eq. (11).
     """
     check_choice("normalize", normalize, NORMALIZATIONS)
+    if (
+        weight is None
+        and label_smoothing == 0
+        and ignore_index < 0
+        and reduction == "mean"
+        and normalize != "batch"
+        and logits.requires_grad
+        and torch.is_grad_enabled()
+        and is_small(logits, target)
+        and not is_trainable(curve)
+    ):
+        try:
+            return _small(logits, target, curve, normalize, cap)
+        except (IndexError, RuntimeError):  # a label that has to be looked at
+            pass
     labels = check_labels(
         logits,
         target,
@@ -101,17 +118,20 @@ def curve_loss(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
+    num_classes = labels.logits.shape[1]
+    is_simple = label_smoothing == 0 and labels.index is not None and is_plain(logits, target)
+    is_fast = is_simple and _has_gradient(logits) and not is_trainable(curve)
     if cap is not None:
-        labels = replace(labels, logits=cap_logits(precise(labels.logits), cap))
+        _check_cap(cap, num_classes)
+        if not is_fast:
+            labels = replace(labels, logits=cap_logits(precise(labels.logits), cap))
     if not is_plain(logits, target):
         return _composite(labels, curve, reduction, label_smoothing, normalize)
-    num_classes = labels.logits.shape[1]
     if labels.index is not None and label_smoothing == 1:  # no label is looked up on the way
         refuse_classes_out_of_range(target, num_classes, ignore_index)
     try:
-        is_simple = label_smoothing == 0 and labels.index is not None and not is_trainable(curve)
-        if is_simple and _has_gradient(logits):
-            return _fast(labels, curve, reduction, normalize)
+        if is_fast:
+            return _fast(labels, curve, reduction, normalize, cap)
         return _composite(labels, curve, reduction, label_smoothing, normalize)
     except (RuntimeError, IndexError):
         if labels.index is not None:
@@ -119,18 +139,36 @@ def curve_loss(
         raise
 
 
+def _check_cap(cap: float | None, num_classes: int) -> None:
+    if cap is not None:
+        check_interval("cap", cap, low=1 / num_classes, high=1, open_low=True, open_high=True)
+
+
+def _small(
+    logits: Tensor, target: Tensor, curve: Curve, normalize: str | None, cap: float | None
+) -> Tensor:
+    """The mean over a small batch without weights and ignored rows, which needs no further look."""
+    _check_cap(cap, logits.shape[1])
+    scale = 1 / logits.shape[0]
+    if normalize is not None:
+        scale /= float(_weight_at_chance(curve, logits))
+    return small_loss(logits, target, curve, scale=scale, cap=cap)
+
+
 def _has_gradient(logits: Tensor) -> bool:
     return torch.is_grad_enabled() and logits.requires_grad and logits.numel() > 0
 
 
-def _fast(labels: Labels, curve: Curve, reduction: str, normalize: str | None) -> Tensor:
+def _fast(
+    labels: Labels, curve: Curve, reduction: str, normalize: str | None, cap: float | None
+) -> Tensor:
     assert labels.index is not None
     logits, index = labels.logits, labels.index
     total = labels.total_scale() if reduction == "mean" else 1
     row_scale = labels.row_scale()
     scale: Tensor | float = 1 / total
     if normalize == "chance":
-        scale = scale / chance_weight(curve, logits)
+        scale = scale / _weight_at_chance(curve, logits)
     if row_scale is not None:
         scale = (row_scale * scale).masked_fill(row_scale == 0, 0)
     elif isinstance(scale, Tensor):
@@ -145,12 +183,25 @@ def _fast(labels: Labels, curve: Curve, reduction: str, normalize: str | None) -
         scale=scale,
         normalize=normalize == "batch",
         total=reduction != "none",
+        cap=cap,
     )
     if reduction == "none":
         return labels.reduce(loss.view_as(labels.index), reduction)
     if isinstance(total, Tensor):  # no row counts: NaN, and a gradient of 0, as in torch
         loss = loss.masked_fill(total == 0, math.nan)
     return loss.to(labels.dtype)
+
+
+def _weight_at_chance(curve: Curve, logits: Tensor) -> Tensor | float:
+    """``chance_weight``, as a number and remembered where the curve is one of numbers."""
+    is_constant = next(curve.tensors(), None) is None and isinstance(curve, Hashable)
+    return _remembered(curve, logits.shape[1]) if is_constant else chance_weight(curve, logits)
+
+
+@lru_cache(maxsize=64)
+def _remembered(curve: Curve, num_classes: int) -> float:
+    stand_in = torch.zeros((), dtype=torch.float64).expand(1, num_classes)
+    return chance_weight(curve, stand_in).item()
 
 
 def _composite(

@@ -8,21 +8,32 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from imae.curves.curve import Curve
-from imae.losses.arguments import is_batched
+from imae.losses.arguments import is_batched, is_plain
+from imae.losses.limits import cap_logits, capped, is_easily_capped, turn_capped
 from imae.losses.margin import batch_weight, margin, precise, value_at_margin
 
 # Elements worked on at once: 8 MiB of float32. Smaller pieces cost more in calls than they save.
 _PIECE = 1 << 21
 # Rows whose values are found at once: some curves need 160 numbers a row on the way.
 _VALUE_ROWS = 1 << 14
-# Sums of exponentials above this have all their digits in float32.
-_SAFE_SUM = 2.0**-80
-# exp2 runs at twice the speed of exp on CPUs whose vector library has no fast exp.
+# Up to this margin the sum of the others' exponentials has all its digits in float32, 2^-80.
+_SAFE_MARGIN = 55.0
+# exp2 runs at twice the speed of exp on CPUs whose vector library has no fast exp, but is one step
+# more: that pays from this number of elements on.
 _LOG2_E = math.log2(math.e)
+# Elements up to which numpy is quicker: a call of it takes half as long as one of torch, and a
+# batch of 128 x 10 is nothing but calls.
+_SMALL_SIZE = 1 << 14
+_ROWS = np.arange(_SMALL_SIZE)
+_ONES = np.ones(_SMALL_SIZE, dtype=np.float32)
+# Under these odds the others' exponentials, divided by the label's, come near the smallest number.
+_SAFE_ODDS = 2.0**-80
 
 
 def kernel_loss(
@@ -33,6 +44,7 @@ def kernel_loss(
     scale: Tensor | float,
     normalize: bool,
     total: bool,
+    cap: float | None = None,
 ) -> Tensor:
     """Scaled losses of all rows, or their sum, with a gradient that is ready at once.
 
@@ -43,12 +55,53 @@ def kernel_loss(
         scale: Factor of each row, shape of ``index``, or one for all.
         normalize: Whether to divide by the batch's mean weight.
         total: Whether to sum over the rows.
+        cap: Largest probability of a class; None for no cap.
 
     Returns:
         Float32, or float64 if the logits are: a scalar, or the shape of ``index``.
     """
     apply: Callable[..., Tensor] = _CurveLoss.apply
-    return apply(logits, index, curve, scale, normalize, total)
+    if cap is not None and not is_easily_capped(logits):
+        logits, cap = cap_logits(precise(logits), cap), None
+    return apply(logits, index, curve, scale, normalize, total, cap, False)
+
+
+def is_small(logits: Tensor, target: Tensor) -> bool:
+    """Whether ``small_loss`` may take a batch: float32 logits (N, C) on the CPU, and classes (N).
+
+    Examples:
+        >>> is_small(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64))
+        True
+        >>> is_small(torch.zeros(2, 3).double(), torch.zeros(2, dtype=torch.int64))
+        False
+    """
+    if logits.dtype is not torch.float32 or target.dtype is not torch.int64:
+        return False
+    shape = logits.shape
+    return (
+        len(shape) == 2
+        and shape[1] > 1
+        and 0 < shape[0] * shape[1] <= _SMALL_SIZE
+        and target.shape == shape[:1]
+        and logits.is_cpu
+        and target.is_cpu
+        and is_plain(logits, target)
+    )
+
+
+def small_loss(
+    logits: Tensor, target: Tensor, curve: Curve, *, scale: float, cap: float | None
+) -> Tensor:
+    """The summed losses times ``scale`` of a batch for which ``is_small`` holds.
+
+    Raises:
+        IndexError: If a label is out of range.
+    """
+    apply: Callable[..., Tensor] = _CurveLoss.apply
+    is_easy = cap is None or is_easily_capped(logits)
+    if cap is not None and not is_easy:
+        logits, cap = cap_logits(logits, cap), None
+    return apply(logits, target, curve, scale, False, True, cap, is_easy)
 
 
 class _CurveLoss(torch.autograd.Function):
@@ -61,42 +114,96 @@ class _CurveLoss(torch.autograd.Function):
         scale: Tensor | float,
         normalize: bool,
         total: bool,
+        cap: float | None,
+        small: bool,
     ) -> Tensor:
+        ctx.options, ctx.dtype = (curve, total, cap), logits.dtype
+        found = _small_pass(logits.detach(), index, curve, float(scale), cap) if small else None
+        if found is not None:
+            ctx.gradient, loss = found
+            ctx.scale = scale
+            ctx.save_for_backward(logits, index)
+            return torch.tensor(loss)
+        ctx.save_for_backward(logits, index)
         index = index.unsqueeze(1)
         scale = scale.unsqueeze(1) if isinstance(scale, Tensor) else scale
-        ctx.gradient, losses, ctx.scale = _pass(logits, index, curve, scale, normalize)
-        ctx.save_for_backward(logits, index)
-        ctx.curve, ctx.total = curve, total
+        ctx.gradient, losses, ctx.scale = _pass(logits, index, curve, scale, normalize, cap)
         return losses.sum() if total else losses.squeeze(1)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        logits, index = ctx.saved_tensors
+        curve, total, cap = ctx.options
         if torch.is_grad_enabled():  # the caller will differentiate again
-            m = margin(precise(logits), index.squeeze(1)).unsqueeze(1)
-            losses = value_at_margin(m, ctx.curve) * ctx.scale
-            losses = losses.sum() if ctx.total else losses.squeeze(1)
+            logits, index = ctx.saved_tensors
+            seen = precise(logits) if cap is None else cap_logits(precise(logits), cap)
+            m = margin(seen, index).unsqueeze(1)
+            losses = value_at_margin(m, curve) * ctx.scale
+            losses = losses.sum() if total else losses.squeeze(1)
             (result,) = torch.autograd.grad(losses, logits, gradient, create_graph=True)
-            return result, None, None, None, None, None
+            return result, *[None] * 7
         # It is handed over, because the caller may change it; a second call computes it again.
         result, ctx.gradient = ctx.gradient, None
         if result is None:
-            result, _, _ = _pass(logits, index, ctx.curve, ctx.scale, False)
+            logits, index = ctx.saved_tensors
+            result, _, _ = _pass(logits, index.unsqueeze(1), curve, ctx.scale, False, cap)
         if is_batched(gradient):
-            result = result * (gradient if ctx.total else gradient.unsqueeze(1))
-        elif not ctx.total:
+            result = result * (gradient if total else gradient.unsqueeze(1))
+        elif not total:
             result.mul_(gradient.unsqueeze(1))
         elif gradient.device.type != "cpu" or gradient.item() != 1:
             result.mul_(gradient)
-        return result.to(logits.dtype), None, None, None, None, None
+        return result.to(ctx.dtype), *[None] * 7
+
+
+def _small_pass(
+    logits: Tensor, target: Tensor, curve: Curve, scale: float, cap: float | None
+) -> tuple[Tensor, float] | None:
+    """The gradient of the summed losses times ``scale``, and that sum.
+
+    None if the batch is not an ordinary one: it has a label that is negative, or a logit that is
+    not finite or very large.
+    """
+    label = target.numpy()
+    if label.min() < 0:
+        return None
+    if cap is not None:
+        logits, factor = capped(logits, cap)
+    z: NDArray[np.float32] = logits.numpy()
+    rows = _ROWS[: len(label)]
+    with np.errstate(all="ignore"):  # what is not finite is found in the end
+        buffer = z - z[rows, label][:, None]
+        np.exp(buffer, buffer)
+        buffer[rows, label] = 0
+        odds = buffer.dot(_ONES[: z.shape[1]])
+        if not odds.min() > _SAFE_ODDS:
+            return None
+        weight, total = curve.numpy_weight_and_sum(odds)
+        weight *= np.float32(scale / 2)
+        np.divide(weight, odds, odds)
+        buffer *= odds[:, None]
+        buffer[rows, label] = -weight
+    if not math.isfinite(total):
+        return None
+    gradient = torch.from_numpy(buffer)
+    if cap is not None:
+        turn_capped(gradient, logits, factor, cap)
+    return gradient, total * scale
 
 
 def _pass(
-    logits: Tensor, index: Tensor, curve: Curve, scale: Tensor | float, normalize: bool
+    logits: Tensor,
+    index: Tensor,
+    curve: Curve,
+    scale: Tensor | float,
+    normalize: bool,
+    cap: float | None,
 ) -> tuple[Tensor, Tensor, Tensor | float]:
     """The gradient of the summed losses, the scaled losses and the scale after normalising."""
+    factor = None
+    if cap is not None:
+        logits, factor = capped(logits, cap)
     buffer, m, sums, is_finite = exp_of_others(logits, index)
-    slope, value = curve.slope(m), _value(m, curve)
+    slope, value = slope_and_value(m, curve)
     if not is_finite:
         silence(buffer, m == math.inf, slope, value, sums)
         if isinstance(scale, Tensor):
@@ -104,6 +211,8 @@ def _pass(
     if normalize:
         scale = scale / batch_weight(-2 * slope, scale)
     finish_gradient(buffer, index, slope.mul_(scale), sums)
+    if factor is not None and cap is not None and factor.amin() < 1:
+        turn_capped(buffer, logits, factor, cap)
     return buffer, value.mul_(scale), scale
 
 
@@ -123,13 +232,11 @@ def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor
     buffer = torch.empty_like(logits, dtype=own.dtype, memory_format=torch.contiguous_format)
     step = max(1, _PIECE * len(logits) // max(1, logits.numel()))
     if len(logits) <= step:
-        largest, sums = _exp_into(buffer, logits, index)
+        m, sums, is_finite = _exp_into(buffer, logits, index, own)
     else:
-        pieces = zip(*(torch.split(t, step) for t in (buffer, logits, index)), strict=True)
-        parts = [_exp_into(*piece) for piece in pieces]
-        largest, sums = (torch.cat(part) for part in zip(*parts, strict=True))
-    m = own - largest - sums.log()
-    is_finite = m.device.type == "cpu" and math.isfinite(m.sum().item())
+        pieces = zip(*(torch.split(t, step) for t in (buffer, logits, index, own)), strict=True)
+        margins, all_sums, are_finite = zip(*(_exp_into(*piece) for piece in pieces), strict=True)
+        m, sums, is_finite = torch.cat(margins), torch.cat(all_sums), all(are_finite)
     if not is_finite:  # as in margin()
         m.clamp_(max=torch.finfo(m.dtype).max)
         m.masked_fill_((sums == 0) & own.isfinite(), math.inf)
@@ -166,24 +273,33 @@ def finish_gradient(buffer: Tensor, index: Tensor, on_label: Tensor, sums: Tenso
     buffer.scatter_(1, index, on_label)
 
 
-def _exp_into(buffer: Tensor, logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Fills the buffer; returns what was taken off the logits of each row, and the sums."""
-    if logits.device.type == "cpu" and logits.dtype == buffer.dtype:
+def _exp_into(
+    buffer: Tensor, logits: Tensor, index: Tensor, own: Tensor
+) -> tuple[Tensor, Tensor, bool]:
+    """Fills the buffer; returns margins, the sums, and whether the margins are known as finite."""
+    is_on_cpu = logits.device.type == "cpu"
+    if is_on_cpu and logits.dtype == buffer.dtype:
         # The label's own logit may be the largest: then the others lose no digit until they
         # come near the smallest number, which is looked for. It saves a pass over the logits.
         largest = logits.amax(1, keepdim=True)
-        torch.sub(logits, largest, out=buffer).mul_(_LOG2_E).exp2_()
+        torch.sub(logits, largest, out=buffer)
+        _ = buffer.exp_() if buffer.numel() <= _SMALL_SIZE else buffer.mul_(_LOG2_E).exp2_()
         sums = buffer.scatter_(1, index, 0).sum(1, keepdim=True)
-        if sums.amin().item() > _SAFE_SUM:  # not so with NaN or infinity either
-            return largest, sums
+        m = own.sub(largest).sub_(sums.log())
+        if torch.linalg.vector_norm(m, math.inf).item() < _SAFE_MARGIN:  # not so with NaN either
+            return m, sums, True
     masked = buffer.copy_(logits).scatter_(1, index, -math.inf)
     # With no finite logit among the others the largest is -inf, and -inf - -inf is NaN.
     largest = masked.amax(1, keepdim=True).clamp_(min=torch.finfo(masked.dtype).min)
-    return largest, masked.sub_(largest).mul_(_LOG2_E).exp2_().sum(1, keepdim=True)
+    sums = masked.sub_(largest).mul_(_LOG2_E).exp2_().sum(1, keepdim=True)
+    m = own - largest - sums.log()
+    return m, sums, is_on_cpu and math.isfinite(m.sum().item())
 
 
-def _value(m: Tensor, curve: Curve) -> Tensor:
+def slope_and_value(m: Tensor, curve: Curve) -> tuple[Tensor, Tensor]:
+    """Slope and value of a curve at every margin, in pieces if there are many."""
     if m.numel() <= _VALUE_ROWS:
-        return curve.value(m)
-    parts = [curve.value(part) for part in torch.split(m.flatten(), _VALUE_ROWS)]
-    return torch.cat(parts).view_as(m)
+        return curve.slope_and_value(m)
+    parts = [curve.slope_and_value(part) for part in torch.split(m.flatten(), _VALUE_ROWS)]
+    slopes, values = zip(*parts, strict=True)
+    return torch.cat(slopes).view_as(m), torch.cat(values).view_as(m)

@@ -19,7 +19,7 @@ from imae.losses.arguments import (
     refuse_classes_out_of_range,
 )
 from imae.losses.functional import NORMALIZATIONS, curve_loss
-from imae.losses.kernel import exp_of_others, finish_gradient, silence
+from imae.losses.kernel import exp_of_others, finish_gradient, silence, slope_and_value
 from imae.losses.margin import batch_weight, chance_weight, is_trainable
 
 # Logits that exist at one time: 16 MiB of float32. Fewer make the matrix products inefficient.
@@ -194,7 +194,7 @@ def _sweep(
         labels, factor = index[rows].unsqueeze(1), scale[rows].unsqueeze(1)
         logits = linear(features[rows], class_weight, bias)
         buffer, m, sums, is_finite = exp_of_others(logits, labels)
-        slope, value = curve.slope(m), curve.value(m)
+        slope, value = slope_and_value(m, curve)
         if not is_finite:
             silence(buffer, (m == math.inf) | (factor == 0), slope, value, sums)
         losses[rows], weights[rows] = value.squeeze(1), -2 * slope.squeeze(1)

@@ -14,9 +14,10 @@ from imae.curves.classic import MAE
 from imae.curves.curve import Curve, Scale
 from imae.curves.reweighted import IMAE
 from imae.errors import ArgumentError, check_choice, check_integer, check_interval
-from imae.losses.arguments import REDUCTIONS, as_class_weight
+from imae.losses.arguments import REDUCTIONS, as_class_weight, is_plain
+from imae.losses.auto import AutoT
 from imae.losses.functional import NORMALIZATIONS, curve_loss
-from imae.losses.stable import AutoT, cap_logits
+from imae.losses.limits import cap_logits, capped, is_easily_capped
 
 
 class LossOptions(TypedDict, total=False):
@@ -143,14 +144,16 @@ class IMAELoss(CurveLoss):
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
         if self.auto is not None:
-            self.curve = IMAE(self._observe(self.auto, logits.detach(), target))
+            T = self._observe(self.auto, logits.detach(), target)
+            self.curve = IMAE(T.item() if T.is_cpu and is_plain(T) else T)
         return super().forward(logits, target)
 
     def _observe(self, auto: AutoT, logits: Tensor, target: Tensor) -> Tensor:
         if logits.dim() == 1:
             logits, target = logits.unsqueeze(0), target.unsqueeze(0)
         if self.cap is not None:
-            logits = cap_logits(logits, self.cap)
+            is_easy = is_plain(logits) and logits.dim() == 2 and is_easily_capped(logits)
+            logits = capped(logits, self.cap)[0] if is_easy else cap_logits(logits, self.cap)
         if target.is_floating_point():
             return auto.observe(logits, target.argmax(1))
         return auto.observe(logits, target, target != self.ignore_index)

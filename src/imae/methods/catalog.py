@@ -11,14 +11,15 @@ from torch import Tensor
 from imae._registry import Catalog, Entry, defaults_of, exports
 from imae.curves.catalog import CURVES
 from imae.curves.reweighted import IMAE
+from imae.losses.auto import AutoT
 from imae.losses.general import bootstrap_loss, label_smoothing_loss
 from imae.losses.normalized import asymmetric_mse, eps_softmax_loss, nce_mae_loss, nce_rce_loss
-from imae.losses.stable import AutoT
 from imae.methods.correction import BackwardCorrection, ForwardCorrection
 from imae.methods.d2l import D2L
 from imae.methods.loss_method import ActiveNegative, AuthorsIMAE, CurveMethod, LossMethod
 from imae.methods.masking import Masking
 from imae.methods.method import Method
+from imae.methods.ogc import OGC
 from imae.methods.s_adaptation import SAdaptation
 from imae.methods.selection import CoTeaching, Trimmed, TruncatedGCEMethod
 from imae.methods.targets import ELR, JointOptim
@@ -174,6 +175,13 @@ METHODS: Catalog[Method] = Catalog(
             "ANL-CE",
             "normalised cross entropy with its negative, and small weights",
             "Ye et al., Active negative loss functions, NeurIPS 2023",
+        ),
+        _entry(
+            "ogc",
+            OGC,
+            "OGC",
+            "cross entropy whose gradient is clipped as wrong rows weigh too much",
+            "Ye et al., Optimized gradient clipping for noisy label learning, AAAI 2025",
         ),
         _entry(
             "imae_authors",

@@ -11,10 +11,11 @@ from torch import Tensor
 from imae.curves.curve import Curve, Scale, Window, integrate_from_zero
 from imae.curves.reweighted import IMAE
 from imae.errors import ArgumentError, check_choice, check_interval
+from imae.losses.auto import AutoT
 from imae.losses.functional import NORMALIZATIONS
+from imae.losses.limits import BoundedLogits, CappedLogits, LogitLimit
 from imae.losses.margin import batch_weight, chance_weight, value_at_margin, weight_at_margin
 from imae.losses.normalized import active_negative_loss
-from imae.losses.stable import AutoT, BoundedLogits, CappedLogits, LogitLimit
 from imae.methods.method import Facts, Method, Rows
 
 _AUTHORS_CONSTANT = 5e-7

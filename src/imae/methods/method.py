@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from imae.losses.limits import LogitLimit
 from imae.losses.margin import margin, precise
-from imae.losses.stable import LogitLimit
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +125,7 @@ class Method(nn.Module, ABC):
     needs_trusted: ClassVar[bool] = False
     works_on_weights: ClassVar[bool] = False
     num_networks: ClassVar[int] = 1
+    learning_rate: float = 0.0  # of the step that is taken; the loop sets it
 
     def total(self, tensor: Tensor) -> Tensor:
         """Sum of a tensor over all ranks; the tensor itself before ``start``."""

@@ -11,6 +11,7 @@ from imae.curves.catalog import parse_curve
 from imae.curves.gce import GCE
 from imae.errors import check_choice, check_interval
 from imae.losses.functional import NORMALIZATIONS
+from imae.losses.limits import LogitLimit
 from imae.losses.margin import (
     batch_weight,
     chance_weight,
@@ -19,7 +20,6 @@ from imae.losses.margin import (
     value_at_margin,
     weight_at_margin,
 )
-from imae.losses.stable import LogitLimit
 from imae.methods.loss_method import check_output_step, output_step
 from imae.methods.method import Facts, Method, Rows, is_renewal
 

@@ -126,7 +126,8 @@ def _start_step(state: State) -> None:
         torch.default_generator.manual_seed(draws.initial_seed())
     else:
         torch.manual_seed(draws.initial_seed())
-    set_learning_rate(state.optimizer, config.optimizer.lr * _rate_factor(state))
+    state.method.learning_rate = config.optimizer.lr * _rate_factor(state)
+    set_learning_rate(state.optimizer, state.method.learning_rate)
     # Freed here and not after the step: at its end the C library would give the memory back to
     # the system, and fetching it again cost 7% of a step of ResNet-20.
     state.wrapped_optimizer.zero_grad(set_to_none=True)

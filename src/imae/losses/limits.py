@@ -1,15 +1,16 @@
-"""What keeps IMAE stable: limits on logits, and a T that follows the training."""
+"""Limits on logits: a largest confidence, or a largest norm, to put before any loss."""
 
 import math
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from imae.errors import check_interval
 from imae.losses.margin import precise
+
+# Up to this length the squares of a vector can be summed in float32.
+_SAFE_LENGTH = 1e18
 
 
 def cap_logits(logits: Tensor, cap: float) -> Tensor:
@@ -56,6 +57,52 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
     capped = _shortened(unit, largest, norm, dim, otherwise=unit * largest)
     capped = capped.masked_fill(is_impossible, -math.inf)
     return capped.to(logits.dtype)
+
+
+def largest_norm(cap: float, num_classes: int) -> float:
+    """The norm b of ``cap_logits``, for two classes or more that are all possible.
+
+    Examples:
+        >>> round(largest_norm(0.75, 10), 3), round(largest_norm(0.75, 100), 3)
+        (3.127, 5.665)
+    """
+    rivals = num_classes - 1
+    margin = math.log(cap) - math.log1p(-cap) + math.log(rivals)
+    return margin * math.sqrt(rivals / num_classes)
+
+
+def is_easily_capped(logits: Tensor) -> bool:
+    """Whether ``capped`` can take these logits: on the CPU, finite, with squares that are finite.
+
+    Examples:
+        >>> is_easily_capped(torch.zeros(1, 3)), is_easily_capped(torch.tensor([[0.0, -math.inf]]))
+        (True, False)
+    """
+    if logits.device.type != "cpu" or logits.shape[1] < 2:
+        return False
+    largest: float = torch.linalg.vector_norm(precise(logits.detach()), math.inf).item()
+    return largest < _SAFE_LENGTH
+
+
+def capped(logits: Tensor, cap: float) -> tuple[Tensor, Tensor]:
+    """``cap_logits`` for ordinary logits, and the factor of each row, 1 below the cap."""
+    norm = largest_norm(cap, logits.shape[1])
+    logits = precise(logits)
+    centred = logits - logits.mean(1, keepdim=True)
+    length = torch.linalg.vector_norm(centred, dim=1, keepdim=True)
+    factor = length.reciprocal_().mul_(norm).clamp_(max=1)
+    return centred.mul_(factor), factor
+
+
+def turn_capped(gradient: Tensor, logits: Tensor, factor: Tensor, cap: float) -> None:
+    """Takes the gradient on capped logits to that on the logits before, in place.
+
+    A row at the cap can turn and not grow: what points along it is taken off. That the logits
+    were centred changes nothing, since a gradient sums to 0.
+    """
+    along = (gradient * logits).sum(1, keepdim=True).masked_fill_(factor == 1, 0)
+    gradient.addcmul_(logits, along, value=-1 / largest_norm(cap, logits.shape[1]) ** 2)
+    gradient.mul_(factor)
 
 
 def bound_logits(logits: Tensor, norm: float) -> Tensor:
@@ -167,126 +214,3 @@ class BoundedLogits(LogitLimit):
     def forward(self, logits: Tensor) -> Tensor:
         """Bounded logits, shape of ``logits``."""
         return bound_logits(logits, self.limit)
-
-
-# T is at most this.
-_LARGEST_T = 20.0
-# Running means over about this many steps; over all of them before.
-_DECAY = 0.98
-_WARM_UP_STEPS = 20
-# Agreement this much above chance counts in full.
-_FULL_AGREEMENT = 0.05
-# Keeps the mean over a few rows, and over none, from being one of noise.
-_PRIOR_ROWS = 0.005
-
-
-class AutoT(nn.Module):
-    """The T of IMAE, chosen by how sure the model is where it contradicts the given labels.
-
-    Formula, with running means over the rows of the training batches, for C classes:
-
-        q   = (largest probability - 1/C) / (cap - 1/C)     0 at chance, 1 at the cap
-        a   = how often the most likely class is the given label, d = 1 - a
-        s   = mean of q where they differ, s_a = mean of q where they agree
-        r   = min(1, s / s_a)
-        g   = (a - 1/C) / (1 - 1/C) / 0.05, within [0, 1]
-        T   = 20 times the highest r sqrt(s d g) so far
-
-    Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
-    and r is near 1 from the first epoch, at any rate of noise. Where a problem is hard, it is
-    unsure exactly there: r is small, and so is T. As wrong labels are memorised d falls, hence the
-    highest value so far; g keeps a model that is no better than chance from counting. The maximum
-    begins after 20 steps. The running means are those of all steps, then decay by 0.98 a step.
-
-    In evaluation mode nothing changes. The state is saved with the module.
-
-    Args:
-        cap: Largest probability that the model outputs; 1 if it has no cap.
-
-    Examples:
-        >>> auto = AutoT(cap=0.75)
-        >>> float(auto.T)
-        0.0
-        >>> sure = torch.tensor([[2.5, 0.0, 0.0]]).repeat(8, 1)
-        >>> labels = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])     # three are contradicted
-        >>> round(float(auto.observe(sure, labels)), 1)
-        13.6
-
-    Reference:
-        Ours; ``docs/losses.md`` says how it was found and what it was tested on.
-    """
-
-    T: Tensor
-    means: Tensor
-    num_steps: Tensor
-
-    def __init__(self, cap: float = 1.0) -> None:
-        super().__init__()
-        self.cap = cap
-        self.register_buffer("T", torch.zeros(()))
-        self.register_buffer("means", torch.zeros(3))  # of a, q where contradicted, q where not
-        self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
-
-    @torch.no_grad()
-    def observe(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        counts: Tensor | None = None,
-        total: Callable[[Tensor], Tensor] = lambda sums: sums,
-    ) -> Tensor:
-        """Takes in a batch of training and returns the T for it, a scalar.
-
-        Args:
-            logits: What the model outputs, shape (N, C, ...), with its cap.
-            target: Given labels, shape (N, ...).
-            counts: How much each row counts, shape (N, ...); None for 1.
-            total: Sum of a tensor over all processes that share the batch.
-        """
-        if not self.training:
-            return self.T.clone()
-        num_classes = logits.shape[1]
-        top, predicted = precise(logits).softmax(1).max(1)
-        chance = 1 / num_classes
-        sure = ((top - chance) / (self.cap - chance)).to(self.means.dtype)
-        agrees = (predicted == target).to(self.means.dtype)
-        counts = torch.ones_like(sure) if counts is None else counts.to(sure.dtype)
-        terms = torch.stack([agrees, sure * (1 - agrees), sure * agrees, torch.ones_like(sure)])
-        # A row that does not count may be anything, NaN included.
-        counted = torch.where(counts > 0, terms * counts, torch.zeros_like(terms))
-        *sums, number = total(counted.flatten(1).sum(1)).unbind()
-        has_rows = number > 0
-        batch = torch.stack(sums) / torch.where(has_rows, number, torch.ones_like(number))
-        is_usable = has_rows & batch.isfinite().all()
-        steps = self.num_steps + 1
-        kept = torch.clamp(1 - 1 / steps.to(batch.dtype), max=_DECAY)
-        means = torch.where(is_usable, torch.lerp(batch, self.means, kept), self.means)
-        now = self._rule(means, chance)
-        is_remembered = steps > _WARM_UP_STEPS + 1
-        T = torch.where(is_remembered, torch.maximum(self.T, now), now)
-        self.T.copy_(torch.where(is_usable, T, self.T))
-        self.means.copy_(means)
-        self.num_steps.copy_(torch.where(is_usable, steps, self.num_steps))
-        return self.T.clone()
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves to another device, but stays in float32: half precision has no running means."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name in ("T", "means"):
-            buffer = self.get_buffer(name)
-            if buffer.dtype in (torch.float16, torch.bfloat16):
-                self.register_buffer(name, buffer.float())
-        return self
-
-    def _rule(self, means: Tensor, chance: float) -> Tensor:
-        agreement, sure_against, sure_with = means.unbind()
-        difference = 1 - agreement
-        against = sure_against.clamp(min=0) / (difference + _PRIOR_ROWS)
-        agreeing = sure_with.clamp(min=0) / (agreement + _PRIOR_ROWS)
-        ratio = torch.where(against < agreeing, against / agreeing, torch.ones_like(against))
-        gate = ((agreement - chance) / (1 - chance) / _FULL_AGREEMENT).clamp(0, 1)
-        return _LARGEST_T * ratio * (against * difference * gate).sqrt()
-
-    def extra_repr(self) -> str:
-        """The cap, for ``repr``."""
-        return f"cap={self.cap}"
