@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from imae._draws import seeded
-from imae.audit.calibrate import fit_noise_model, flag_count, monotone, planted_probability
+from imae.audit.calibrate import (
+    NoiseModel,
+    as_unseen,
+    fit_noise_model,
+    flag_count,
+    monotone,
+    neighbour_weight,
+    noise_rate,
+    planted_probability,
+)
 from imae.audit.evidence import likely_classes
 from imae.errors import ArgumentError
 
@@ -68,3 +77,44 @@ def test_flags_follow_the_rate_or_the_precision():
     assert flag_count(suspicion, wrong, 0.5, 0.95) == 2
     assert flag_count(suspicion, wrong, 0.5, 0.79) == 3
     assert flag_count(suspicion, wrong * 0.5, 0.5, 0.8) == 0
+
+
+def test_scores_of_memorised_rows_are_those_of_their_rank_among_unseen_rows():
+    score = np.concatenate([np.linspace(0, 0.1, 1000), np.linspace(0, 1, 101)])
+    is_unseen = np.arange(len(score)) >= 1000
+    mapped = as_unseen(score, is_unseen)
+    np.testing.assert_array_equal(mapped[is_unseen], score[is_unseen])
+    np.testing.assert_allclose(mapped[~is_unseen], np.linspace(0, 1, 1000), atol=0.01)
+    assert (np.diff(mapped[~is_unseen]) > 0).all()
+
+
+def test_the_rate_leaves_memorised_rows_out():
+    given = np.zeros(300, np.int64)
+    is_unseen = np.arange(300) >= 200
+    shares = np.full((300, 2), [0.98, 0.02])
+    shares[200:230] = [0.02, 0.98]  # contradicted, of unseen rows only
+    classes = likely_classes(shares)
+    model = fit_noise_model(likely_classes(shares[200:]), given[200:])
+    nothing = np.zeros(300, bool)
+    assert noise_rate(model, classes, given, is_unseen, nothing) == pytest.approx(0.29, abs=0.03)
+    shares[:60] = [0.02, 0.98]
+    both = noise_rate(model, likely_classes(shares), given, is_unseen, nothing)
+    assert both == pytest.approx(0.29, abs=0.03)
+
+
+def test_neighbours_count_as_far_as_they_agree_with_the_labels():
+    given = np.arange(200) % 2
+    right, rows = likely_classes(np.eye(2)[given]), np.arange(200)
+    often = likely_classes(np.eye(2)[np.where(np.arange(200) < 20, 1 - given, given)])
+    assert neighbour_weight(right, right, given, rows) == 0.25
+    assert neighbour_weight(right, often, given, rows) == pytest.approx(0.125)
+    assert neighbour_weight(right, likely_classes(np.eye(2)[1 - given]), given, rows) == 0
+
+
+def test_pairs_decide_where_one_mistake_is_likely():
+    def weight(chance, *, has_pairs=True):
+        transition = np.array([[1 - chance, chance], [0.0, 1.0]])
+        return NoiseModel(transition, 500, 0.1, has_pairs, 0.2).pair_weight()
+
+    assert [weight(0.1), weight(0.3), weight(0.4)] == pytest.approx([0, 0.5, 1])
+    assert weight(0.4, has_pairs=False) == 0

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.audit.calibrate import fit_noise_model, flag_count, monotone, neighbour_weight
+from imae.audit.calibrate import (
+    as_unseen,
+    fit_noise_model,
+    flag_count,
+    monotone,
+    neighbour_weight,
+    noise_rate,
+    suggestions,
+)
 from imae.audit.evidence import (
     NEIGHBOURS,
     Evidence,
@@ -230,22 +238,23 @@ def _judge(
         known = certain(given, classes.num_classes)
         classes, beliefs = classes.replaced(is_lost, known), beliefs.replaced(is_lost, known)
     model = fit_noise_model(_take(classes, fitted), given[fitted])
-    wrong = model.wrong(classes, given)
+    # Votes of neighbours blur, and overlap hides wrong labels: the rate is by the row's own votes.
+    own = model
+    if features is not None:
+        own = fit_noise_model(_take(evidence.classes, fitted), given[fitted])
     # Where few pairs of classes hold the noise, what is mistaken for what tells more than how
     # sure the network is: it learns such labels, and doubts the right ones too.
     share = model.pair_weight()
     suspicion = (1 - share) * suspicion + share * model.wrong(beliefs, given)
+    suspicion = as_unseen(suspicion, evidence.is_unseen)
+    wrong = (model.wrong(classes, given) + own.wrong(evidence.classes, given)) / 2
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
-    # The rate by the row's own votes: those of neighbours blur, and overlap hides wrong labels.
-    own = model
-    if features is not None:
-        own = fit_noise_model(_take(evidence.classes, fitted), given[fitted])
-    rate = float(own.wrong(evidence.classes, given)[~is_lost].mean())
+    rate = noise_rate(own, evidence.classes, given, evidence.is_unseen, is_lost)
     low, high = model.interval(rate)
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
     is_flagged[np.argsort(-suspicion, kind="stable")[:count]] = True
-    suggested, certainty = _suggestions(classes, given, wrong)
+    suggested, certainty = suggestions(classes, given, wrong, is_flagged)
     is_open = (classes.shares[:, 0] < _UNCERTAIN) & (classes.share_of(given) < _UNLIKELY)
     return Audit(
         row_ids=evidence.row_ids,
@@ -282,18 +291,6 @@ def _lost_classes(classes: TopClasses, given: Ints) -> NDArray[np.bool_]:
             stacklevel=4,
         )
     return is_lost
-
-
-def _suggestions(classes: TopClasses, given: Ints, wrong: Floats) -> tuple[Ints, Floats]:
-    """The likelier of the given class and the best other one, with its probability."""
-    shares = np.where(classes.classes == given[:, None], -1, classes.shares)
-    best = shares.argmax(1)
-    rows = np.arange(len(given))
-    rest = np.maximum(1 - classes.share_of(given), 1e-9)
-    other = wrong * np.minimum(np.maximum(shares[rows, best], 0) / rest, 1)
-    is_kept = 1 - wrong >= other
-    suggested = np.where(is_kept, given, classes.classes[rows, best]).astype(np.int64)
-    return suggested, np.where(is_kept, 1 - wrong, other)
 
 
 def _take(classes: TopClasses, rows: Ints) -> TopClasses:

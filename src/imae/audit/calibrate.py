@@ -19,6 +19,7 @@ _USELESS, _USEFUL = 0.85, 0.95  # agreement of neighbours with labels, by that o
 _FEW_PAIRS, _ALL_PAIRS = 0.25, 0.35  # chance of the likeliest mistake
 _FLOOR = 0.01  # a class that no vote named is unlikely and not impossible
 _LEVELS = 20_000
+_ROOM = 1e-3  # of a score
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +132,60 @@ def _part_of(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
+def noise_rate(
+    model: NoiseModel,
+    classes: TopClasses,
+    given: Ints,
+    is_unseen: NDArray[np.bool_],
+    is_lost: NDArray[np.bool_],
+) -> float:
+    """Share of wrong labels: the mean of P(wrong) over all rows that can be judged.
+
+    Rows that were trained on are left out where the network has memorised their labels: where it
+    contradicts them less than half as often as those of unseen rows.
+
+    Args:
+        model: The noise model, fitted to unseen rows.
+        classes: Likely classes of all rows.
+        given: Their given labels, shape (N,).
+        is_unseen: Whether the network was not trained on the row, shape (N,).
+        is_lost: Whether the label is of a class that was not learnt, shape (N,).
+    """
+    differs = classes.classes[:, 0] != given
+    seen, unseen = ~is_unseen & ~is_lost, is_unseen & ~is_lost
+    is_memorised = seen.any() and 2 * differs[seen].mean() < differs[unseen].mean()
+    rows = unseen if is_memorised else ~is_lost
+    return float(model.wrong(classes, given)[rows].mean())
+
+
+def as_unseen(score: Floats, is_unseen: NDArray[np.bool_]) -> Floats:
+    """Scores of rows that were trained on, in the scale of those that were not.
+
+    A network that memorises doubts the labels that it was trained on less. Both parts are drawn
+    from the same rows, so a row gets the score that has its rank among the unseen rows.
+
+    Args:
+        score: Shape (N,).
+        is_unseen: Whether the network was not trained on the row, shape (N,).
+
+    Examples:
+        >>> as_unseen(np.array([0.1, 0.2, 0.5, 0.9]), np.array([False, False, True, True])).round(2)
+        array([0.5, 0.9, 0.5, 0.9])
+    """
+    if is_unseen.all():
+        return score
+    unseen = np.sort(score[is_unseen])
+    order = np.argsort(score[~is_unseen], kind="stable")
+    ranks = np.empty(len(order))
+    ranks[order] = (np.arange(len(order)) + 0.5) / len(order)
+    # Beyond the last unseen row there is a little room, so that no two rows become equal.
+    at = np.concatenate([[0.0], (np.arange(len(unseen)) + 0.5) / len(unseen), [1.0]])
+    values = np.concatenate([[unseen[0] - _ROOM], unseen, [unseen[-1] + _ROOM]])
+    mapped = score.copy()
+    mapped[~is_unseen] = np.interp(ranks, at, values)
+    return mapped
+
+
 def monotone(score: Floats, values: Floats, at: Floats) -> Floats:
     """The function of a score that never falls and is nearest to some values, at other scores.
 
@@ -215,3 +270,20 @@ def flag_count(suspicion: Floats, wrong: Floats, rate: float, precision: float |
     ordered = wrong[np.argsort(-suspicion, kind="stable")]
     reached = np.flatnonzero(np.cumsum(ordered) / np.arange(1, len(ordered) + 1) >= precision)
     return 0 if len(reached) == 0 else int(reached[-1]) + 1
+
+
+def suggestions(
+    classes: TopClasses, given: Ints, wrong: Floats, is_flagged: NDArray[np.bool_]
+) -> tuple[Ints, Floats]:
+    """The likelier of the given class and the best other one, with its probability.
+
+    Of a flagged row it is the best other one that is known at all: a person will look at it.
+    """
+    shares = np.where(classes.classes == given[:, None], -1, classes.shares)
+    best = shares.argmax(1)
+    rows = np.arange(len(given))
+    rest = np.maximum(1 - classes.share_of(given), 1e-9)
+    other = wrong * np.minimum(np.maximum(shares[rows, best], 0) / rest, 1)
+    is_kept = (1 - wrong >= other) & ~(is_flagged & (shares[rows, best] > 0))
+    suggested = np.where(is_kept, given, classes.classes[rows, best]).astype(np.int64)
+    return suggested, np.where(is_kept, 1 - wrong, other)
