@@ -1,11 +1,11 @@
 """A search whose process is killed at random moments, alone or as one of two workers."""
 
+import json
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,11 +16,6 @@ from imae.tune import tune
 from imae.tune.study import ended
 
 optuna = pytest.importorskip("optuna")
-WORKER = """
-import json, sys
-from imae.tune import tune
-tune(**json.loads(sys.argv[1]))
-"""
 
 
 def options(rows, out, **further):
@@ -54,12 +49,7 @@ def test_twenty_kills_lose_and_double_no_finished_trial(rows, tmp_path):
     url = f"sqlite:///{tmp_path / 'search' / 'search.db'}"
     before = []
     for _ in range(20):
-        child = os.fork()
-        if not child:
-            try:
-                tune(**options(rows, tmp_path / "search", trials=15))
-            finally:
-                os._exit(0)
+        child = started(options(rows, tmp_path / "search", trials=15))
         time.sleep(draw.uniform(0.0, 2.0))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -106,46 +96,42 @@ def database():
 
 @pytest.mark.slow
 def test_two_workers_share_a_database_and_one_may_be_killed(rows, tmp_path, database, monkeypatch):
-    import json
-
     monkeypatch.setattr("imae.tune.study._HEARTBEAT_SECONDS", 1)
-    monkeypatch.setattr("imae.tune.study._STALE_SECONDS", 5)
-    shared = {"trials": 12, "storage": database}
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, json.dumps(options(rows, tmp_path / "other", **shared))]
-    )
-    deadline = time.monotonic() + 120
+    monkeypatch.setattr("imae.tune.study._STALE_SECONDS", 10)
+    shared = {"trials": 8, "storage": database}
+    worker = started(options(rows, tmp_path / "other", **shared))
+    deadline = time.monotonic() + 300
     while not (before := finished(database)) and time.monotonic() < deadline:
         time.sleep(0.5)  # until the other has done something
-    worker.send_signal(signal.SIGKILL)
-    worker.wait()
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+    before = finished(database)
     assert before
     outcome = tune(**options(rows, tmp_path / "mine", **shared))
     after = finished(database)
     assert after[: len(before)] == before
-    assert len(after) == 12
-    assert len(outcome.trials) == 12
+    assert len(after) == len(outcome.trials) == 8
 
 
 @pytest.mark.slow
 def test_two_workers_at_once_do_each_trial_once(rows, tmp_path, database):
-    import json
+    workers = [started(options(rows, tmp_path / name, trials=8, storage=database)) for name in "ab"]
+    assert [os.waitpid(worker, 0)[1] for worker in workers] == [0, 0]
+    assert len(finished(database)) == 8
+    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in "ab"]
+    assert results[0] == results[1]  # both end with the trials of both
+    folders = [len(list((tmp_path / name / "trials").iterdir())) for name in "ab"]
+    assert sum(folders) <= 8
 
-    workers = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                WORKER,
-                json.dumps(options(rows, tmp_path / name, trials=10, storage=database)),
-            ]
-        )
-        for name in ("one", "two")
-    ]
-    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
-    states = [state for _, _, state in finished(database)]
-    assert len(states) == 10
-    for name in ("one", "two"):  # both took part, and both end with the same result
-        assert list((tmp_path / name / "trials").iterdir())
-    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")]
-    assert results[0] == results[1]
+
+def started(given):
+    """The id of a process that searches; forked, as it need not load torch again."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            tune(**given)
+            code = 0
+        finally:
+            os._exit(code)
+    return child
