@@ -52,7 +52,7 @@ def set_table(root: Path | None, *, width: int) -> Table:
     table = Table(title=f"data sets in {escape(str(folder))}")
     table.add_column("name", no_wrap=True)
     table.add_column("what it is")
-    table.add_column("rows", justify="right")
+    table.add_column("rows", justify="right", no_wrap=True)
     table.add_column("classes", justify="right")
     table.add_column("here")
     table.add_column("sources")

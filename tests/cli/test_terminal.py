@@ -1,0 +1,59 @@
+"""What commands show on a terminal: tables that break no word, and the next command."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from imae.cli.app import main
+from imae.cli.options import print_table
+
+WORDS = ["handwritten", "digits", "inside", "scikit-learn", "photographs", "of", "everything"]
+
+
+def words_of(text):
+    return set(re.sub(r"[^\w.:,;()=*+/'`$\-\[\]~]", " ", text).split())
+
+
+def long_table():
+    table = Table("name", "what it is", "where it comes from")
+    table.columns[0].no_wrap = True
+    for number in range(4):
+        table.add_row(f"set_{number}", " ".join(WORDS), "fashion-mnist.s3-website.example")
+    return table
+
+
+def printed(width, show):
+    file = io.StringIO()
+    show(Console(file=file, width=width))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [30, 44, 60, 75, 80, 100, 140])
+def test_no_word_is_broken_at_any_width(width):
+    text = printed(width, lambda console: print_table(long_table(), console))
+    heads = {"name", "what", "it", "is", "where", "comes", "from"}
+    known = {*WORDS, *heads, "fashion-mnist.s3-website.example", *(f"set_{n}" for n in range(4))}
+    assert words_of(text) <= known
+    assert all(len(line) <= width for line in text.splitlines())
+
+
+def test_the_search_for_broken_words_can_fail():
+    text = printed(44, lambda console: console.print(long_table()))
+    assert not words_of(text) <= {*WORDS, "fashion-mnist.s3-website.example"}
+
+
+def test_a_table_that_fits_is_left_as_it_is():
+    assert printed(200, lambda console: print_table(long_table(), console)) == printed(
+        200, lambda console: console.print(long_table())
+    )
+
+
+def test_the_next_command_is_said_on_the_error_stream(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list", "noise"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "next: imae noise DATA --kind NAME --rate 0.4 --out labels.csv\n"
+    assert "next:" not in shown.out
