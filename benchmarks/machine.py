@@ -2,7 +2,9 @@
 
 import ctypes
 import gc
+import os
 import platform
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,6 +43,37 @@ def fastest(steps: Mapping[str, Callable[[], object]], *, seconds: float = 4.0) 
             best[name] = min(best[name], time.perf_counter() - start)
         rounds += 1
     return best
+
+
+def median_of_turns(
+    steps: Mapping[str, Callable[[], object]], base: str, *, seconds: float = 4.0
+) -> dict[str, tuple[float, float]]:
+    """Median seconds of each step, and the median of its ratios to ``base`` in the same turn.
+
+    Every turn runs each step once, so that both sides of a ratio are under the same load and find
+    the caches in the same state: one that the other steps have left behind, as in training.
+    """
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for step in steps.values():
+        step()
+    end = time.perf_counter() + seconds * len(steps)
+    while len(times[base]) < 15 or time.perf_counter() < end:
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - start)
+    return {
+        name: (
+            statistics.median(own),
+            statistics.median(a / b for a, b in zip(own, times[base], strict=True)),
+        )
+        for name, own in times.items()
+    }
+
+
+def load() -> str:
+    """How many processes wanted a core in the last minute: a number to judge a timing by."""
+    return f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores"
 
 
 def extra_bytes(step: Callable[[], object]) -> int:
