@@ -39,8 +39,7 @@ class Trimmed(Method):
     What differs from the publication: the authors' code trains nine times, first on all rows
     and then in eight rounds, each from new start weights and with the best network by held-out
     accuracy handed on; here the nine are parts of one run, and the network keeps its weights.
-    Rows that are not kept still pass through the network, and so enter the statistics of batch
-    normalisation.
+    Rows that are not kept still enter the statistics of batch normalisation.
 
     Args:
         loss: A curve as text, such as ``"cce"`` or ``"imae:T=8"``; the publication has CCE.
@@ -151,17 +150,13 @@ class TruncatedGCEMethod(Method):
     40 of 120 epochs before the first pruning and the 10 between two are parts of the run, and the
     first part is longer: in a short run whole classes are not learned by a third of it, and a
     class that is pruned as a whole hardly comes back. A search that would prune every row changes
-    nothing, because nothing would be left to learn from. The search ends with the run, as in
-    their experiments.
+    nothing, because nothing would be left to learn from.
 
     Args:
         q: Position between CCE and MAE, in (0, 1].
         k: Probability at which a row is pruned, in (0, 1).
         warm_up: Part of the run before the first pruning, in (0, 1]; published: 1/3.
         every: Part of the run between two prunings, in (0, 1].
-
-    Raises:
-        ArgumentError: If an option is out of its range.
 
     Examples:
         >>> labels = torch.tensor([0, 0])
@@ -233,19 +228,16 @@ class CoTeaching(Method):
     first epoch. The first network is the one that is evaluated. No state besides the epoch.
 
     What differs from the publication: the epochs over which the forget rate grows are a part of
-    the run, by default 10 of 40. The authors take 10 of 200; a twentieth of a short run comes
-    before the networks know enough to choose. R is rounded to the nearest whole number and is at
-    least 1, where the authors' code rounds down; that code also divides each mean by R once more,
-    which their optimiser (Adam) does not feel and others would. With an exponent other than 1 the
-    paper divides epoch^exponent by 10; here the growth ends at one epoch for every exponent.
+    the run, by default 10 of 40 where the authors take 10 of 200, before the networks of a short
+    run know enough to choose. R is rounded to the nearest whole number, at least 1, where the
+    authors' code rounds down; that code also divides each mean by R once more, which Adam does not
+    feel. With an exponent other than 1 the paper divides epoch^exponent by 10; here the growth
+    ends at one epoch for every exponent.
 
     Args:
         rate: Part of the rows that is left out in the end, in [0, 1): the noise rate.
         gradual: Part of the run over which it grows from 0, in (0, 1]; published: 0.05.
         exponent: Of that growth: below 1 faster at first, above 1 slower, in (0, inf).
-
-    Raises:
-        ArgumentError: If an option is out of its range.
 
     Examples:
         >>> from imae.methods import Facts
