@@ -2,6 +2,7 @@
 
     python benchmarks/retrieval.py            # MARS size
     python benchmarks/retrieval.py --large    # a gallery of a million rows, on disk
+    python benchmarks/retrieval.py --part 0.1 # a tenth of the rows, to try it (--large too)
 
 The loop is written as torchreid's Python evaluator is: an argsort of each row, boolean masks, and a
 cumulative sum. Both rank the same similarity matrix, in turns, and the medians are printed.
@@ -47,11 +48,12 @@ def plain_loop(
     return float(np.mean(precisions))
 
 
-def mars_sized() -> None:
+def mars_sized(part: float) -> None:
     draw = np.random.default_rng(123)
+    num_queries, num_gallery = round(part * _QUERIES), round(part * _GALLERY)
     centres = draw.normal(size=(_IDS, _LENGTH))
-    ids = draw.integers(0, _IDS, _QUERIES), draw.integers(0, _IDS, _GALLERY)
-    cameras = draw.integers(0, _CAMERAS, _QUERIES), draw.integers(0, _CAMERAS, _GALLERY)
+    ids = draw.integers(0, _IDS, num_queries), draw.integers(0, _IDS, num_gallery)
+    cameras = draw.integers(0, _CAMERAS, num_queries), draw.integers(0, _CAMERAS, num_gallery)
     queries, gallery = (
         (centres[each] + 6 * draw.normal(size=(len(each), _LENGTH))).astype(np.float32)
         for each in ids
@@ -69,7 +71,9 @@ def mars_sized() -> None:
         expected = plain_loop(similarity, ids[0], ids[1], *cameras)
         times["loop"].append(time.perf_counter() - began)
     product, ours, loop = (statistics.median(times[name]) for name in ("product", "ours", "loop"))
-    print(f"{_QUERIES} queries, gallery of {_GALLERY}, {_LENGTH} numbers, one thread, 3 rounds")
+    print(
+        f"{num_queries} queries, gallery of {num_gallery}, {_LENGTH} numbers, one thread, 3 rounds"
+    )
     print(f"similarity product          {product:7.3f} s")
     print(f"ranking and scoring         {ours:7.3f} s ({ours / product:.2f} of the product)")
     print(f"plain loop                  {loop:7.3f} s ({loop / ours:.0f} times ours)")
@@ -77,11 +81,11 @@ def mars_sized() -> None:
     print(f"mAP {found.mean_average_precision:.6f}, difference to the loop {difference:.1e}")
 
 
-def large() -> None:
+def large(part: float) -> None:
     draw = np.random.default_rng(123)
     length, num_queries = 128, 100
     with tempfile.TemporaryDirectory() as folder:
-        for number in (10_000, 100_000, 1_000_000):
+        for number in (round(part * size) for size in (10_000, 100_000, 1_000_000)):
             path = Path(folder, f"{number}.npy")
             mapped = np.lib.format.open_memmap(path, "w+", np.float32, (number, length))
             for start in range(0, number, 50_000):
@@ -95,7 +99,7 @@ def large() -> None:
                 gallery[:num_queries] + 0.1,
                 gallery,
                 np.arange(num_queries),
-                np.arange(number) % 10_000,
+                np.arange(number) % min(number, 10_000),
                 np.zeros(num_queries, int),
                 np.ones(number, int),
             )
@@ -110,11 +114,13 @@ def large() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--part", type=float, default=1.0)
+    arguments = parser.parse_args()
     print(f"load of the machine before: {os.getloadavg()[0]:.1f}")
-    if parser.parse_args().large:
-        large()
+    if arguments.large:
+        large(arguments.part)
     else:
-        mars_sized()
+        mars_sized(arguments.part)
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -94,3 +96,14 @@ def test_without_test_rows_the_best_by_held_out_labels_is_named(read):
 def test_with_test_rows_no_method_is_recommended(read):
     runs = [read("a", rows=FLAT), read("b", method="gce", rows=history(0.9, 0.9, 0.9))]
     assert table(runs).notes == {}
+
+
+def test_runs_on_data_that_changed_in_between_are_pointed_out(make_run):
+    folders = [make_run(name, method=name) for name in ("cce", "gce", "mae")]
+    runs = [read_run(folder) for folder in folders]
+    assert "the data changed" not in as_markdown(table(runs))
+    for folder, content in zip(folders, ("aa", "aa", "bb"), strict=True):
+        (folder / "preparation.json").write_text(json.dumps({"content": {"train": content}}))
+    text = as_text(table(runs), width=200)
+    assert "the data changed between these runs" in text
+    assert "cce, gce; mae" in text

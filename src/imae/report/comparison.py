@@ -172,6 +172,11 @@ class Comparison:
     diagnosis: Diagnosis | None
 
     @property
+    def data(self) -> str:
+        """Name of the data: of a path the last part."""
+        return Path(self.names[0]).name or self.names[0]
+
+    @property
     def has_times(self) -> bool:
         """Whether a time relative to that of cce is known."""
         return any(row.relative_time is not None for row in self.rows)

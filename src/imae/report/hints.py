@@ -1,5 +1,6 @@
 """What somebody who knows would say about a table of runs, in notes below it."""
 
+import json
 import math
 import statistics
 from collections import Counter
@@ -73,7 +74,7 @@ def notes_of_setting(methods: Mapping[str, Sequence[RunRecord]]) -> tuple[str, .
     Args:
         methods: Runs by the name of their method.
     """
-    return (*_unequal(methods), *_best_held_out(methods))
+    return (*_unequal(methods), *_other_rows(methods), *_best_held_out(methods))
 
 
 def constant_class(run: RunRecord) -> str | None:
@@ -129,6 +130,28 @@ def _unequal(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
     if not lines:
         return []
     return [f"the methods were not trained alike: {'; '.join(lines)}{_more(names)}"]
+
+
+def _other_rows(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
+    """Says so if the data of one name had another content in some of the runs."""
+    found: dict[str, list[str]] = {}
+    for run in (run for runs in methods.values() for run in runs):
+        content = _content(run)
+        if content is not None:
+            found.setdefault(content, []).append(run.name)
+    if len(found) < 2:
+        return []
+    groups = "; ".join(f"{', '.join(names[:_NAMED])}{_more(names)}" for names in found.values())
+    return [f"the data changed between these runs, so their numbers cannot be compared: {groups}"]
+
+
+def _content(run: RunRecord) -> str | None:
+    """Hash of the data that a run saw, as its folder holds it; None in records without one."""
+    folder = RunFolder(run.folder)
+    if not (folder.path / "preparation.json").exists():
+        return None
+    content = folder.preparation().get("content")
+    return json.dumps(content, sort_keys=True) if content else None
 
 
 def differing(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
