@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import time
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 STUDY = "imae"
 _HEARTBEAT_SECONDS = 10
 _STALE_SECONDS = 60  # without a sign of life, after which another worker takes a trial over
+_ATTEMPTS = 5  # to open a database
 _STARTUP_TRIALS = 8  # drawn at random before the search learns from them
 _ABOUT = "about"  # attribute of a study: what it searches
 PROBLEM = "problem"  # attribute of a trial: why its training failed
@@ -49,12 +51,7 @@ def open_study(
     logging.getLogger("optuna").setLevel(logging.ERROR)  # after the import, which sets its own
     with storage_errors(url), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # signs of life are called experimental
-        storage = optuna.storages.RDBStorage(
-            url,
-            heartbeat_interval=_HEARTBEAT_SECONDS if is_shared else None,
-            grace_period=_STALE_SECONDS if is_shared else None,
-            heartbeat_stale_trial_callback=try_again if is_shared else None,
-        )
+        storage = _storage(url, is_shared=is_shared)
         study = optuna.create_study(
             study_name=name,
             storage=storage,
@@ -74,6 +71,25 @@ def open_study(
     finally:
         storage.remove_session()
         storage.engine.dispose()
+
+
+def _storage(url: str, *, is_shared: bool) -> "optuna.storages.RDBStorage":
+    from optuna.storages import RDBStorage
+    from sqlalchemy.exc import IntegrityError, ProgrammingError
+
+    options: dict[str, Any] = {}
+    if is_shared:
+        options = {
+            "heartbeat_interval": _HEARTBEAT_SECONDS,
+            "grace_period": _STALE_SECONDS,
+            "heartbeat_stale_trial_callback": try_again,
+        }
+    for _ in range(_ATTEMPTS):
+        # Of workers that begin together one makes the tables, and the others collide with it.
+        with contextlib.suppress(IntegrityError, ProgrammingError):
+            return RDBStorage(url, **options)
+        time.sleep(1)
+    return RDBStorage(url, **options)
 
 
 def _check_about(study: "optuna.Study", about: Mapping[str, Any], url: str) -> None:
