@@ -18,6 +18,9 @@ from imae.records.measures import TEST
 from imae.train import Config, Run, Stopped, build_config, with_settings
 
 
+_WRITTEN = ("table.md", "table.csv", "report.html", "figures")  # beside the runs
+
+
 def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
     """Writes down what a folder is for; a folder that is for something else is refused.
 
@@ -43,7 +46,15 @@ def check_claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
     for folder in path.parents:
         if folder.exists() and not folder.is_dir():
             raise ArgumentError(f"{folder}: is a file, and --out names a folder")
-    if path.exists() and path.read_bytes() != _text(content):
+    if not path.exists():
+        for name in _WRITTEN:
+            if (path.parent / name).exists():
+                raise ArgumentError(
+                    f"{path.parent / name}: was not written by this command, which would "
+                    "overwrite it; choose another --out"
+                )
+        return
+    if path.read_bytes() != _text(content):
         if not _is_json(path.read_bytes()):
             raise ArgumentError(f"{path}: is damaged; delete it and repeat the command to resume")
         raise ArgumentError(f"{path.parent}: holds {holds}; choose another --out")
