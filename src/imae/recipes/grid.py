@@ -17,7 +17,6 @@ from imae.records.files import whole_file
 from imae.records.measures import TEST
 from imae.train import Config, Run, Stopped, build_config, with_settings
 
-
 _WRITTEN = ("table.md", "table.csv", "report.html", "figures")  # beside the runs
 
 
