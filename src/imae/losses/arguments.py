@@ -208,7 +208,7 @@ def is_plain(*tensors: Tensor) -> bool:
 
 
 def is_batched(gradient: Tensor) -> bool:
-    """Whether a gradient stands for several at once, as ``is_grads_batched=True`` passes them."""
+    """Whether a gradient is a batch of several, as ``is_grads_batched=True`` passes them."""
     kinds = torch._C._functorch
     return kinds.is_legacy_batchedtensor(gradient) or kinds.is_batchedtensor(gradient)
 

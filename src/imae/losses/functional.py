@@ -56,7 +56,8 @@ def curve_loss(
     ``(1 - e) onehot + e / C``. With the CCE curve every argument does what it does there.
 
     The gradient is exact for every finite logit in every dtype; the value has the dtype of the
-    logits and so can round to inf in float16. A row whose other classes all have logit -inf, or
+    logits and so can round to inf in float16, and the mean of a small float32 batch on the CPU may
+    be off by 1e-6. A row whose other classes all have logit -inf, or
     a problem with one class, has loss 0 and gradient 0. NaN and +inf logits give NaN.
 
     Args:

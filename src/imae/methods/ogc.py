@@ -31,7 +31,7 @@ _SMALLEST_VARIANCE = 1e-3
 @final
 @dataclass(frozen=True)
 class ClippedCCE(Curve):
-    """Cross entropy that goes on as a straight line in p where p is small.
+    """Cross entropy, continued as a straight line in p where p is small.
 
     Formula:
 

@@ -99,7 +99,7 @@ class ActiveBias(Method):
         return losses
 
     def _weights(self, history: Tensor, counts: Tensor) -> Tensor:
-        """Weight of each row, shape (B,), with mean 1 over all ranks, each row counted so much."""
+        """Weight of each row, shape (B,), whose mean over all ranks, by ``counts``, is 1."""
         smoothness = self.mean_uncertainty if self.smoothness is None else self.smoothness
         raw = self._uncertainty(history) + smoothness
         counts = counts.to(raw.dtype)
