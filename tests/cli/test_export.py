@@ -34,7 +34,7 @@ def test_a_file_is_written_and_nothing_else_is_said(run, digits_run, format, tmp
     out = tmp_path / "deep" / "network"
     result = run(digits_run, "--format", format, "--out", out, "--which", "best")
     assert result.exit_code == 0, result.exception
-    assert result.output == f"wrote {out}\n"
+    assert result.stdout == f"wrote {out}\n"
     assert out.stat().st_size > 10_000
 
 
