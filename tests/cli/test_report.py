@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,7 @@ def test_a_folder_of_runs_stands_for_all_of_its_runs(invoke, tmp_path):
     assert result.exit_code == 0, result.exception
     for method in ("cce", "gce", "imae_capped", "mae"):
         assert method in result.output
+    # A run to audit, not the folder, and not the first one: cce had memorised its labels.
+    (named,) = re.findall(r"next: imae audit (\S+)", result.output)
+    assert (Path(named) / "config.json").exists()
+    assert "cce" not in Path(named).name

@@ -25,6 +25,7 @@ from imae.records import RunFolder
 
 if TYPE_CHECKING:
     from imae.recipes.runner import Job
+    from imae.report import RunRecord
     from imae.train import Config
 
 
@@ -94,7 +95,17 @@ def compare_and_report(
     save_figures(records, out / "figures")
     typer.echo(as_text(compared, width=Console().width))
     typer.echo(f"wrote {page}; the runs, the table and the figures are in the same folder")
-    say_next("imae", "audit", runs[0].path)
+    say_next("imae", "audit", _most_believable(records))
+
+
+def _most_believable(records: "Sequence[RunRecord]") -> Path:
+    """The run to audit: the one that predicts most held-out given labels at its end."""
+    from imae.records.measures import HELD_OUT
+
+    def held_out(run: "RunRecord") -> float:
+        return (run.result or {}).get("final", {}).get(HELD_OUT.key) or 0.0
+
+    return max(records, key=held_out).folder
 
 
 # The library's defaults, the same for every loss, except for four things: the noise, no
@@ -304,4 +315,4 @@ def report(
     typer.echo(as_text(compared, width=Console().width))
     for path in written:
         typer.echo(f"wrote {path}")
-    say_next("imae", "audit", runs[0])
+    say_next("imae", "audit", _most_believable(records))
