@@ -35,17 +35,22 @@ def test_a_batch_beyond_the_data_is_refused(configure):
 
 
 @pytest.mark.parametrize(
-    ("shape", "name"),
+    ("shape", "rows", "name"),
     [
-        ((5,), "mlp"),
-        ((1, 23, 23), "small_cnn"),
-        ((3, 24, 24), "resnet20"),
-        ((3, 95, 95), "resnet20"),
-        ((3, 96, 96), "resnet50"),
+        ((5,), 10, "mlp"),
+        ((255,), 10, "mlp"),
+        ((256,), 1279, "linear"),
+        ((256,), 1280, "mlp"),
+        ((4096,), 50_000, "mlp"),
+        ((4097,), 50_000, "linear"),
+        ((1, 23, 23), 10, "small_cnn"),
+        ((3, 24, 24), 10, "resnet20"),
+        ((3, 95, 95), 10, "resnet20"),
+        ((3, 96, 96), 10, "resnet50"),
     ],
 )
-def test_the_network_suits_the_inputs(shape, name):
-    assert model_for(shape) == name
+def test_the_network_suits_the_inputs(shape, rows, name):
+    assert model_for(shape, rows) == name
 
 
 def test_a_matrix_is_kept_by_its_numbers_and_not_by_its_file(configure, tmp_path):
