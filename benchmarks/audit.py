@@ -115,7 +115,7 @@ def loss(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def settings(name: str, seed: int, folder: str, epochs: int, **changes: Any) -> Config:
     content = {**HEAD, **SETS[name], "seed": seed, "out": folder, **changes}
-    features = {"features": "efficientnet_lite0", "hold_out": 0.1}
+    features = {"features": "efficientnet_lite0", "hold_out": 0.1, "own_validation": False}
     content["data"] = {**SETS[name]["data"], **features, **changes.get("data", {})}
     budget = SETS[name].get("train", {"epochs": epochs, "batch_size": 128})
     content["train"] = {**budget, "measure_train": False}

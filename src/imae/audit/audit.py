@@ -14,6 +14,7 @@ from imae.audit.calibrate import (
     as_unseen,
     fit_noise_model,
     flag_count,
+    has_memorised,
     monotone,
     neighbour_weight,
     noise_rate,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
-_LOST = 0.2  # predictions of a class, by its labels, below which it is not learnt
+_LOST = 0.1  # predictions of a class, by its labels, below which it is not learnt
 _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as far from all
 
 Ints = NDArray[np.int64]
@@ -228,6 +229,7 @@ def _judge(
         # Where the network says nothing of a class, the labels of the neighbours have to.
         labels = certain(given, classes.num_classes).mixed(near, weight=1.0)
         suspicion[is_lost] = neighbour_disbelief(given, near, similarity)[is_lost]
+        suspicion = as_unseen(suspicion, ~is_lost)  # in the scale of the other rows
         classes = classes.mixed(near).replaced(is_lost, labels)
         beliefs = beliefs.mixed(near).replaced(is_lost, labels)
         group = duplicates(given, hashes=evidence.hashes, near=(near, similarity))
@@ -246,7 +248,8 @@ def _judge(
     # sure the network is: it learns such labels, and doubts the right ones too.
     share = model.pair_weight()
     suspicion = (1 - share) * suspicion + share * model.wrong(beliefs, given)
-    suspicion = as_unseen(suspicion, evidence.is_unseen)
+    if has_memorised(evidence.classes, given, evidence.is_unseen):
+        suspicion = as_unseen(suspicion, evidence.is_unseen)
     wrong = (model.wrong(classes, given) + own.wrong(evidence.classes, given)) / 2
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     rate = noise_rate(own, evidence.classes, given, evidence.is_unseen, is_lost)

@@ -141,8 +141,7 @@ def noise_rate(
 ) -> float:
     """Share of wrong labels: the mean of P(wrong) over all rows that can be judged.
 
-    Rows that were trained on are left out where the network has memorised their labels: where it
-    contradicts them less than half as often as those of unseen rows.
+    Rows that were trained on are left out where the network has memorised their labels.
 
     Args:
         model: The noise model, fitted to unseen rows.
@@ -151,11 +150,21 @@ def noise_rate(
         is_unseen: Whether the network was not trained on the row, shape (N,).
         is_lost: Whether the label is of a class that was not learnt, shape (N,).
     """
-    differs = classes.classes[:, 0] != given
-    seen, unseen = ~is_unseen & ~is_lost, is_unseen & ~is_lost
-    is_memorised = seen.any() and 2 * differs[seen].mean() < differs[unseen].mean()
-    rows = unseen if is_memorised else ~is_lost
+    is_judged = is_unseen if has_memorised(classes, given, is_unseen) else np.ones_like(is_unseen)
+    rows = is_judged & ~is_lost
     return float(model.wrong(classes, given)[rows].mean())
+
+
+def has_memorised(classes: TopClasses, given: Ints, is_unseen: NDArray[np.bool_]) -> bool:
+    """Whether the network contradicts labels it was trained on less than half as often as others.
+
+    Args:
+        classes: Likely classes of all rows.
+        given: Their given labels, shape (N,).
+        is_unseen: Whether the network was not trained on the row, shape (N,).
+    """
+    differs = classes.classes[:, 0] != given
+    return bool(not is_unseen.all() and 2 * differs[~is_unseen].mean() < differs[is_unseen].mean())
 
 
 def as_unseen(score: Floats, is_unseen: NDArray[np.bool_]) -> Floats:
