@@ -1,6 +1,7 @@
 """Accuracy on short texts under wrong labels, with everything left at its default.
 
     python benchmarks/texts.py > results/texts/accuracy.md
+    python benchmarks/texts.py --choose    # the settings, by held-out given labels only
 
 Sets: "made", 500 short texts of three topics, of words that a seed draws; and real texts,
 docstrings of 60 to 300 words of functions and classes in installed packages, whose name is the
@@ -14,10 +15,14 @@ import csv
 import importlib.util
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
+from imae.data import HashedText, hash_text
 from imae.noise import symmetric
 from imae.train import build_config, train
 
@@ -31,7 +36,8 @@ _SETS = {
     "docstrings of 3 packages": ("torch", "matplotlib", "networkx"),
     "docstrings of 5 packages": ("torch", "sklearn", "matplotlib", "networkx", "scipy"),
 }
-_METHODS = ("imae_stable", "gce", "mae", "cce")
+_METHODS = ("imae_capped", "imae_stable", "gce", "mae", "cce")
+_CHOICES = ((False, 5.0), (True, 5.0), (True, 3.0), (True, 2.0))  # of log_counts and length
 _SEEDS = range(4)
 
 
@@ -103,7 +109,44 @@ def logistic_regression(rows: list[list[str]]) -> float:
     return float(model.fit(texts["train"], labels["train"]).score(texts["test"], labels["test"]))
 
 
+def choose() -> None:
+    """Accuracy on held-out given labels of the two real sets, by the preparation of texts."""
+    print("| counts | length | " + " | ".join(_SETS) + " |\n|---|---|" + "---|" * len(_SETS))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{number}.csv") for number in range(len(_SETS))]
+        for path, packages in zip(paths, _SETS.values(), strict=True):
+            write(path, *docstrings(packages), test=600)
+        for log_counts, length in _CHOICES:
+
+            def prepared(
+                texts: Sequence[str], log_counts: bool = log_counts, length: float = length
+            ) -> HashedText:
+                return replace(hash_text(texts, log_counts=log_counts), length=length)
+
+            with mock.patch("imae.data.table.hash_text", prepared):
+                cells = [f"{held_out_accuracy(path, folder):.1%}" for path in paths]
+            name = "logarithms" if log_counts else "as they are"
+            print(f"| {name} | {length:g} |", " | ".join(cells), "|", flush=True)
+
+
+def held_out_accuracy(path: Path, folder: str) -> float:
+    found = []
+    for seed in range(3):
+        settings = {
+            "data": {"name": str(path), "hold_out": 0.25},
+            "train": {"measure_train": False},
+            "out": tempfile.mkdtemp(dir=folder),
+            "seed": seed,
+        }
+        result = train(build_config(settings)).result
+        assert result is not None
+        found.append(result["final"]["validation_accuracy"])
+    return float(np.mean(found))
+
+
 def main() -> None:
+    if "--choose" in sys.argv:
+        return choose()
     print(
         "| texts | TF-IDF and logistic regression |", *(f" {name} |" for name in _METHODS), sep=""
     )

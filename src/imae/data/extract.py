@@ -1,4 +1,4 @@
-"""Features of a frozen network, computed once and cached."""
+"""Features of a frozen network, computed once and cached; embeddings of texts."""
 
 import contextlib
 import hashlib
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +18,9 @@ from torch import Tensor
 
 from imae.data.arrays import read_npz
 from imae.data.batches import Batch, Batches
-from imae.data.features import Table
-from imae.data.split import Split
-from imae.errors import ArgumentError, DataError
+from imae.data.features import HashedText, Table
+from imae.data.split import Inputs, Split
+from imae.errors import ArgumentError, DataError, MissingExtraError, import_extra
 from imae.records.files import whole_file
 
 Progress = Callable[[int, int], None]
@@ -162,3 +163,64 @@ class ProgressLog:
             file=sys.stderr,
             flush=True,
         )
+
+
+_WORDLLAMA = ("tokenizers/l2_supercat_tokenizer_config.json", "weights/l2_supercat_256.safetensors")
+_FOLDER = ("tokenizer.json", "model.safetensors")
+
+
+def is_text_embedding(name: str) -> bool:
+    """Whether this names embeddings of texts: ``"wordllama"``, or a folder of one's own."""
+    return name == "wordllama" or Path(name).is_dir()
+
+
+def embed_texts(inputs: Inputs, name: str) -> Table:
+    """The mean of the embeddings of the word pieces of every text, of length 1, shape (N, E).
+
+    Args:
+        inputs: Texts.
+        name: ``"wordllama"``, whose embeddings are inside its package, so that nothing is
+            downloaded; or a folder with ``tokenizer.json`` and ``model.safetensors``, of which the
+            one matrix has a row for each word piece. Folders of model2vec are such folders, and
+            so is the part ``0_StaticEmbedding`` of a model of sentence-transformers.
+
+    Raises:
+        ArgumentError: If the inputs are not texts.
+        DataError: If the folder has not these files, or they are damaged or do not fit.
+        MissingExtraError: If a package is not installed.
+    """
+    if not isinstance(inputs, HashedText) or inputs.texts is None:
+        raise ArgumentError(f"features of {name} are for texts")
+    tokenizer, vectors = _read_embedding(name)
+    found = np.zeros((len(inputs), vectors.shape[1]), np.float32)
+    for row, text in enumerate(inputs.texts):
+        pieces = np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.int64)
+        if pieces.max(initial=0) >= len(vectors):
+            raise DataError(f"{name}: has {len(vectors)} embeddings and more word pieces")
+        if len(pieces):
+            found[row] = vectors[pieces].mean(axis=0)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    return Table(found / np.maximum(lengths, np.float32(1e-12)))
+
+
+def _read_embedding(name: str) -> tuple[Any, NDArray[np.float32]]:
+    """A tokenizer and the embedding of each of its word pieces."""
+    library = import_extra("tokenizers", extra="texts")
+    folder, names = Path(name), _FOLDER
+    if name == "wordllama":
+        spec = importlib.util.find_spec("wordllama")
+        if spec is None or spec.origin is None:
+            raise MissingExtraError(
+                "wordllama is needed for this and not installed: pip install 'imae[texts]'"
+            )
+        folder, names = Path(spec.origin).parent, _WORDLLAMA
+    try:
+        tokenizer = library.Tokenizer.from_file(str(folder / names[0]))
+        tensors = import_extra("safetensors.torch", extra="texts").load_file(folder / names[1])
+    except Exception as error:  # of the tokenizer, all errors are of type Exception itself
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{folder}: {' or '.join(names)} cannot be read ({reason})") from error
+    matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2]
+    if len(matrices) != 1:
+        raise DataError(f"{folder / names[1]}: must hold one matrix, holds {len(matrices)}")
+    return tokenizer, matrices[0].float().numpy()

@@ -97,8 +97,9 @@ class Table(Inputs):
 NUM_FEATURES = 2**13
 _FEWEST_ROWS = 50
 # With length 1 the slopes of robust losses are too small to start from: MAE ends with one class for
-# all rows. With length 20 and more a linear layer memorises wrong labels (benchmarks/texts.py).
-_ROW_LENGTH = np.float32(5.0)
+# all rows. With length 20 and more a linear layer memorises wrong labels. Of 2, 3 and 5, and counts
+# or their logarithms, these were best on held-out given labels (results/texts/README.md).
+ROW_LENGTH = 3.0
 
 
 @final
@@ -117,8 +118,11 @@ class HashedText(Inputs):
         num_features: Number of features F.
         ngrams: Longest group of words that is a feature of its own.
         column: Name of the column of the texts, if they come from a table.
-        weights: Weight of every feature, shape (F,). With weights a row has length 5; without,
-            length 1.
+        weights: Weight of every feature, shape (F,). With weights a row has length ``length``;
+            without, length 1.
+        length: Length of a row with weights.
+        log_counts: Whether values are of log(1 + count) or of counts.
+        texts: The N texts themselves, where they are at hand, for `embed_texts`.
     """
 
     starts: NDArray[np.int64]
@@ -128,6 +132,9 @@ class HashedText(Inputs):
     ngrams: int = field(default=1, kw_only=True)
     column: str | None = field(default=None, kw_only=True)
     weights: NDArray[np.float32] | None = field(default=None, kw_only=True)
+    length: float = field(default=ROW_LENGTH, kw_only=True)
+    log_counts: bool = field(default=True, kw_only=True)
+    texts: tuple[str, ...] | None = field(default=None, kw_only=True, repr=False)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -151,7 +158,7 @@ class HashedText(Inputs):
         if self.weights is not None:
             dense[places] *= self.weights[places[1]]
             norms = np.linalg.norm(dense, axis=1, keepdims=True)
-            dense *= _ROW_LENGTH / np.maximum(norms, 1e-6)
+            dense *= np.float32(self.length) / np.maximum(norms, 1e-6)
         return torch.from_numpy(dense)
 
     def finish(self, gathered: Tensor) -> Tensor:
@@ -162,9 +169,9 @@ class HashedText(Inputs):
         """The rows at these positions."""
         entries, lengths = self._entries(rows)
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        return replace(
-            self, starts=starts, features=self.features[entries], values=self.values[entries]
-        )
+        texts = None if self.texts is None else tuple(self.texts[row] for row in rows)
+        found = self.features[entries], self.values[entries]
+        return replace(self, starts=starts, features=found[0], values=found[1], texts=texts)
 
     def content_hash(self) -> str:
         """Hash of the features of all rows."""
@@ -210,15 +217,20 @@ class HashedText(Inputs):
 
 
 def hash_text(
-    texts: Sequence[str], *, num_features: int = NUM_FEATURES, ngrams: int = 1
+    texts: Sequence[str],
+    *,
+    num_features: int = NUM_FEATURES,
+    ngrams: int = 1,
+    log_counts: bool = True,
 ) -> HashedText:
-    """Features of the texts: counts of words, each row of length 1.
+    """Features of the texts: words by how often they occur, each row of length 1.
 
     Args:
         texts: The texts, N of them.
         num_features: Number of features F.
         ngrams: Longest group of words that counts as a feature of its own. Pairs are nearly unique
             to a row, and a network memorises wrong labels by them.
+        log_counts: Whether a word counts as log(1 + its number in the text), not as its number.
 
     Examples:
         >>> hash_text(["good film", "bad film"]).shape
@@ -229,8 +241,13 @@ def hash_text(
     """
     library = import_extra("sklearn.feature_extraction.text", extra="data")
     vectorizer = library.HashingVectorizer(
-        n_features=num_features, ngram_range=(1, ngrams), dtype=np.float32
+        n_features=num_features, ngram_range=(1, ngrams), dtype=np.float32, norm=None
     )
     sparse = vectorizer.transform(texts)
+    if log_counts:
+        sparse.data = np.sign(sparse.data) * np.log1p(np.abs(sparse.data))
+    sparse = import_extra("sklearn.preprocessing", extra="data").normalize(sparse, copy=False)
     entries = sparse.indptr.astype(np.int64), sparse.indices.astype(np.int64), sparse.data
-    return HashedText(*entries, num_features, ngrams=ngrams)
+    return HashedText(
+        *entries, num_features, ngrams=ngrams, log_counts=log_counts, texts=tuple(texts)
+    )

@@ -171,13 +171,19 @@ def describe_preparation(inputs: Inputs) -> dict[str, Any]:
     (inputs of a torch data set, used as they are, with their ``shape``).
 
     Examples:
-        >>> describe_preparation(HashedText(np.zeros(1), np.zeros(0), np.zeros(0), 16))
-        {'kind': 'texts', 'num_features': 16, 'ngrams': 1, 'column': None, 'weights': None}
+        >>> texts = HashedText(np.zeros(1), np.zeros(0), np.zeros(0), 16, column="review")
+        >>> described = describe_preparation(texts)
+        >>> described["kind"], described["num_features"], described["column"]
+        ('texts', 16, 'review')
     """
     if isinstance(inputs, HashedText):
         weights = None if inputs.weights is None else inputs.weights.tolist()
-        facts = {"num_features": inputs.num_features, "ngrams": inputs.ngrams}
-        return {"kind": "texts", **facts, "column": inputs.column, "weights": weights}
+        names = ("num_features", "ngrams", "length", "log_counts", "column")
+        return (
+            {"kind": "texts"}
+            | {name: getattr(inputs, name) for name in names}
+            | {"weights": weights}
+        )
     if isinstance(inputs, Table):
         assert inputs.mean is not None, "a table that is trained on is brought to one scale"
         assert inputs.std is not None
@@ -258,6 +264,8 @@ def _texts_without_rows(described: Mapping[str, Any]) -> HashedText:
         nothing.astype(np.float32),
         number,
         ngrams=_whole(described.get("ngrams", 2)),
+        length=_numbers([described.get("length", 5.0)])[0],  # that of earlier versions
+        log_counts=described.get("log_counts", False) is True,
         column=described.get("column"),
         weights=None if weights is None else np.array(_numbers(weights), np.float32),
     )

@@ -164,9 +164,12 @@ def _read_columns(
     elif text_column is not None:
         assert isinstance(like, HashedText)
         hashed = hash_text(
-            as_texts(values[text_column]), num_features=like.num_features, ngrams=like.ngrams
+            as_texts(values[text_column]),
+            num_features=like.num_features,
+            ngrams=like.ngrams,
+            log_counts=like.log_counts,
         )
-        inputs = replace(hashed, weights=like.weights, column=like.column)
+        inputs = replace(hashed, weights=like.weights, column=like.column, length=like.length)
     elif features:
         inputs = Table(np.ascontiguousarray(numbers), columns=features)
     id_column = row_id or path_column

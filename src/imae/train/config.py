@@ -56,7 +56,8 @@ class DataConfig(_Section):
         "audit learns how wrong labels look.",
     )
     features: str | None = Field(
-        default=None, description="Pretrained network whose frozen features replace the images."
+        default=None,
+        description="Pretrained network or text embedding whose features replace the rows.",
     )
     workers: int = Field(default=0, ge=0, description="Processes that read and decode ahead.")
     augment: bool = Field(

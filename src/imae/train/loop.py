@@ -12,13 +12,14 @@ from torch import Tensor
 
 from imae._draws import torch_generator
 from imae.data import Batch, ImageFiles, Split, Table
+from imae.data.extract import is_text_embedding
 from imae.models import build
 from imae.train.build import factor, set_learning_rate, shortened
 from imae.train.config import Config
 from imae.train.display import QuietDisplay
 from imae.train.journal import Journal
 from imae.train.machine import build_fabric, clip_gradients, pinned
-from imae.train.preparation import published_images
+from imae.train.preparation import frozen_features, published_images
 from imae.train.processes import Stopped, StopRequest, stop_requests
 from imae.train.settings import chosen_settings
 from imae.train.setup import restart_training, setup
@@ -272,6 +273,8 @@ class _SampledFeatures:
 
     def extractor(self, name: str, workers: int) -> Callable[[Split], Split]:  # noqa: ARG002
         """As ``frozen_features``, with start weights: the time does not depend on weights."""
+        if is_text_embedding(name):  # a matter of seconds
+            return frozen_features(name)
         network = build(name, num_classes=1000).eval()
 
         def extract(split: Split) -> Split:

@@ -1,6 +1,7 @@
 """The preparation that a run has stored, for new rows and for a resume; features of networks."""
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table, extract_features
+from imae.data.extract import embed_texts, is_text_embedding
 from imae.data.preparation import without_rows
 from imae.data.sources.download import data_root
 from imae.errors import ArgumentError, DataError
@@ -23,19 +25,24 @@ _ENLARGED = 112
 
 
 def frozen_features(name: str, workers: int = 0) -> Callable[[Split], Split]:
-    """A function that turns a split of images into one of features, which it keeps in a cache.
+    """A function that turns a split of images or texts into one of features.
+
+    Features of images are kept in a cache. Texts need the name of an embedding (``embed_texts``).
 
     Images in memory that are much smaller than those the network was published for are enlarged
     to 112 x 112 first: CIFAR's objects would otherwise be smaller than anything it has seen.
     Features are computed in bfloat16 where the processor has instructions for it, twice as fast.
 
     Args:
-        name: The published network.
+        name: The published network, or the embedding of texts.
         workers: Processes that read and decode.
 
     Raises:
-        ArgumentError: If there is no such network; when called, if the rows are not colour images.
+        ArgumentError: If there is no such network; when called, if the rows are not colour images,
+            or not texts.
     """
+    if is_text_embedding(name):
+        return lambda split: replace(split, inputs=embed_texts(split.inputs, name))
     network = frozen_network(name)
 
     def features(split: Split) -> Split:
@@ -85,15 +92,17 @@ def frozen_network(name: str) -> Network:
 
 
 def published_images(name: str, inputs: Inputs) -> Inputs:
-    """The images prepared the way that the published weights were trained on.
+    """The images prepared the way that the published weights were trained on; texts as they are.
 
     Args:
-        name: The published network.
-        inputs: Colour images, in files or in memory.
+        name: The published network, or an embedding of texts.
+        inputs: Colour images, in files or in memory, or texts.
 
     Raises:
         ArgumentError: If there is no such network, or the inputs are not colour images.
     """
+    if is_text_embedding(name):
+        return inputs
     prepared = published_pixels(name, inputs)
     if isinstance(prepared, ImageFiles):
         size = PUBLISHED_INPUTS[name].image_size
@@ -137,10 +146,19 @@ def with_start_pixels(model: ModelConfig, data: Data, *, is_scaled: bool) -> tup
     return data.map_splits(prepared), True
 
 
+def full_embedding(name: str | None) -> str | None:
+    """The name of features with the path of a folder of embeddings made absolute."""
+    is_folder = name not in (None, "wordllama", *PUBLISHED_INPUTS)
+    return os.path.abspath(name) if is_folder and name is not None else name
+
+
 def _check_published(name: str) -> None:
     if name not in PUBLISHED_INPUTS:
         known = ", ".join(PUBLISHED_INPUTS)
-        raise ArgumentError(f"features must be one of {known}, got {name!r}")
+        raise ArgumentError(
+            f"features must be one of {known} for images, wordllama or a folder for texts, "
+            f"got {name!r}"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae._draws import derive_seed
-from imae.data import Data, ImageFiles, Inputs, Split, Table, hold_out, sample_rows
+from imae.data import Data, HashedText, ImageFiles, Inputs, Split, Table, hold_out, sample_rows
 from imae.data.loading import load_unscaled
 from imae.data.preparation import describe_preparation, fit_preparation, fit_scale
 from imae.errors import ArgumentError, DataError
@@ -55,7 +55,7 @@ class Prepared:
         test: Rows to report on, if the data has them.
         trusted: Rows with labels known to be right, for methods that learn from some.
         transition: Chance of each given label, by true label, shape (C, C), where it is known.
-        images: The images that a frozen network made features of, if they are trained on.
+        images: The images or texts that features were made of, if those are trained on.
         planted: Rows whose label in ``train`` was drawn wrong, under their given labels.
         is_held_out: Whether ``validation`` was taken from the training rows of the data.
         content: Hash of the content of each part of the data.
@@ -108,12 +108,11 @@ def load_rows(
         config: The settings.
         given: Data from Python, in place of what the settings name.
         extract: Makes features of images in place of ``frozen_features``; then nothing is hashed.
-        scale_by_all: Whether the scale is that of all training rows, held-out ones included, as
-            in runs of versions that stored no hashes.
+        scale_by_all: Whether held-out rows too decide the scale, as before hashes were stored.
 
     Raises:
         ArgumentError: If an option does not fit the data.
-        DataError: If the data cannot be used.
+        DataError: If it cannot be used.
     """
     settings = config.data
     for name in ("root", "path", "name_or_path"):
@@ -130,16 +129,15 @@ def load_rows(
         data, is_scaled = fit_preparation(data), True
     if settings.labels is not None:
         skipped = [row.row_id for row in data.skipped]
-        labelled = relabel_from_file(data.train, Path(settings.labels), skipped=skipped)
-        data = replace(data, train=labelled)
+        path = Path(settings.labels)
+        data = replace(data, train=relabel_from_file(data.train, path, skipped=skipped))
     content = {}
     if extract is None:
-        content = {name: _content_hash(split) for name, split in data.splits().items()}
+        texts = settings.features is not None
+        content = {name: _content_hash(each, texts=texts) for name, each in data.splits().items()}
     if settings.rows is not None:  # before the features, which take long
         if settings.rows >= (number := len(data.train)):
-            raise ArgumentError(
-                f"data.rows: {settings.rows} of {number} training rows; leave it out"
-            )
+            raise ArgumentError(f"data.rows: {settings.rows} of {number} rows; leave it out")
         data = replace(data, train=sample_rows(data.train, settings.rows, config.seed))
     if settings.features is None:
         if config.model.init is not None:
@@ -226,10 +224,9 @@ def _scaled(prepared: Prepared, source: str) -> Prepared:
     )
 
 
-def _content_hash(split: Split) -> str:
+def _content_hash(split: Split, *, texts: bool) -> str:
     """Hash of the inputs, ids and given labels of a part."""
-    inputs = split.inputs
-    digest = hashlib.sha256()
+    inputs, digest = split.inputs, hashlib.sha256()
     sizes: list[int] = []
     if isinstance(inputs, ImageFiles):
         with contextlib.suppress(OSError):  # the file is missed, with its name, when it is read
@@ -238,6 +235,8 @@ def _content_hash(split: Split) -> str:
         digest.update(repr((inputs.shape, sizes)).encode())
     else:
         digest.update(inputs.content_hash().encode())
+    if texts and isinstance(inputs, HashedText):  # embeddings see more than counts of words
+        digest.update(repr(inputs.texts).encode())
     for column in (split.row_ids, split.labels):
         digest.update("\0".join(map(str, column.tolist())).encode())
     return digest.hexdigest()

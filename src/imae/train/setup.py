@@ -27,6 +27,7 @@ from imae.train.display import Display
 from imae.train.dynamics import Dynamics, Watch, remedies
 from imae.train.learner import Learner, predict_features, predict_logits
 from imae.train.machine import build_fabric, chosen_machine, divided, shard, sum_dtype
+from imae.train.preparation import full_embedding
 from imae.train.rows import Extractor, Prepared, load_rows, prepare
 from imae.train.state import Ranks, State
 
@@ -239,6 +240,7 @@ def resolved(config: Config, prepared: Prepared) -> Config:
                 "name": _full_name(config),
                 "root": _full(config.data.root),
                 "labels": _full(config.data.labels),
+                "features": full_embedding(config.data.features),
                 "trusted": _trusted(config, prepared),
             }
         ),
