@@ -107,7 +107,7 @@ def load_rows(
     Args:
         config: The settings.
         given: Data from Python, in place of what the settings name.
-        extract: Makes features of images in place of ``frozen_features``; then nothing is hashed.
+        extract: Makes features in place of ``frozen_features``; then nothing is hashed.
         scale_by_all: Whether held-out rows too decide the scale, as before hashes were stored.
 
     Raises:
@@ -146,9 +146,8 @@ def load_rows(
     as_features = (extract or frozen_features)(settings.features, settings.workers)
     images = published_images(settings.features, data.train.inputs)
     data = data.map_splits(as_features)
-    return LoadedRows(
-        fit_preparation(data) if scale_by_all else data, scale_by_all, content, images
-    )
+    data = fit_preparation(data) if scale_by_all else data
+    return LoadedRows(data, scale_by_all, content, images)
 
 
 def prepare(
