@@ -16,7 +16,9 @@ import io
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lightgbm
 import numpy as np
@@ -32,7 +34,7 @@ RATES = (0.0, 0.2, 0.4)
 SEEDS = range(5)
 ROUNDS = 100
 LIBRARIES = ("LightGBM", "XGBoost")
-LOSSES = {
+LOSSES: dict[str, dict[str, Any] | None] = {
     "built-in": None,
     "CCE as a curve": {"curve": "cce"},
     "GCE": {"curve": "gce:q=0.7"},
@@ -58,7 +60,7 @@ def image_segments() -> tuple[Floats, Ints]:
     return numbers, np.unique([row["category"] for row in rows], return_inverse=True)[1]
 
 
-TABLES = {
+TABLES: dict[str, Callable[[], Any]] = {
     "wine": lambda: load_wine(return_X_y=True),
     "breast cancer": lambda: load_breast_cancer(return_X_y=True),
     "image segments": image_segments,
@@ -70,7 +72,7 @@ def accuracy(
     library: str, loss: str, train: tuple[Floats, Ints], test: tuple[Floats, Ints]
 ) -> float:
     options = LOSSES[loss]
-    objective = None if options is None else Objective(**options)  # type: ignore[arg-type]
+    objective = None if options is None else Objective(**options)
     common = {"n_estimators": ROUNDS, "n_jobs": 1}
     chosen = {} if objective is None else {"objective": objective}
     if library == "LightGBM":

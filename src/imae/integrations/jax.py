@@ -99,14 +99,14 @@ def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Arr
     return at_margin(margin(logits, labels))
 
 
-def _imae_value(curve: IMAE, m: Array) -> Array:
+def _imae_value(curve: Any, m: Array) -> Array:
     x = jnp.tanh(m / 2)[..., None]
     rest = 1 - (x * jnp.asarray((1 + _NODES) / 2)) ** 2  # 1 - u^2 at nodes u inside (0, x)
     integral = jnp.expm1(curve.T * rest / 4) / rest @ jnp.asarray(_WEIGHTS / 2)
     return -m / 2 - x[..., 0] * integral
 
 
-def _focal_slope(curve: Focal, m: Array) -> Array:
+def _focal_slope(curve: Any, m: Array) -> Array:
     p_log_p = jnp.where(m > -1e4, sigmoid(m) * log_sigmoid(jnp.maximum(m, -1e4)), 0.0)
     return jnp.exp(curve.gamma * log_sigmoid(-m)) * (curve.gamma * p_log_p - sigmoid(-m))
 

@@ -47,7 +47,7 @@ class AuditCallback(Callback):  # type: ignore[misc]
         Raises:
             ArgumentError: If the training set does not know its length, or the folder is not empty.
         """
-        dataset = getattr(trainer.train_dataloader, "dataset", None)
+        dataset: Any = getattr(trainer.train_dataloader, "dataset", None)
         if not hasattr(dataset, "__len__"):
             raise ArgumentError("the audit needs a training set that knows its length")
         options: Any = self._options
