@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check coverage docs slow bench results clean
+.PHONY: demo test check coverage dist docs slow bench results clean
 
 demo: $(VENV)/installed
 	$(BIN)/imae demo --out demo
@@ -27,6 +27,14 @@ slow: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,services,integrations,release,notebooks]'
 	$(BIN)/python -m pytest -q -m slow
 
+# Wheel and source distribution, checked.
+dist: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[release]'
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist
+
 docs: $(VENV)/installed
 	$(BIN)/mkdocs build --strict
 
@@ -49,4 +57,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) site demo .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist site demo .mypy_cache .pytest_cache .ruff_cache

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from imae.curves import IMAE
 from imae.data import load
 from imae.errors import ArgumentError, DataError
 from imae.methods.catalog import METHODS
@@ -37,6 +38,27 @@ def test_arrays_are_trained_on_and_predicted(tmp_path):
     assert found.row_ids.tolist() == list("012345")
     with pytest.raises(DataError, match=r"of shape \(3,\); the network was trained on features"):
         predict(run, features[:6, :3])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_are_trained_on_and_predicted(library, tmp_path):
+    frames = pytest.importorskip(library)
+    features, labels = rows()
+    columns = {f"x{k}": features[:, k] for k in range(4)}
+    frame = frames.DataFrame({**columns, "label": np.where(labels, "yes", "no").tolist()})
+    run = train(settings(tmp_path), data=frame, loss="gce")
+    assert run.config.method.name == "gce"
+    found = predict(run, frames.DataFrame(columns))
+    assert [found.class_names[k] for k in found.labels[:4]] == ["no", "yes", "no", "yes"]
+    with pytest.raises(DataError, match="one column called label or labels"):
+        train(settings(tmp_path), data=frames.DataFrame(columns))
+
+
+def test_a_loss_is_a_name_or_a_curve(tmp_path):
+    run = train(settings(tmp_path), data=rows(), loss=IMAE(T=4.0))
+    assert (run.config.method.name, run.config.method.arguments) == ("imae", {"T": 4.0})
+    with pytest.raises(ArgumentError, match="a loss and settings of the section method"):
+        train({"method": {"name": "gce"}}, data=rows(), loss="cce")
 
 
 def test_a_data_set_of_torch_and_a_module_are_trained(tmp_path):

@@ -15,6 +15,7 @@ from torch.utils.data import TensorDataset
 from imae._draws import row_draws
 from imae.data.arrays import array_inputs
 from imae.data.assemble import Columns, assemble, position_ids
+from imae.data.columns import LABEL_NAMES
 from imae.data.features import Table
 from imae.data.split import Data, Inputs
 from imae.errors import ArgumentError, DataError
@@ -187,7 +188,7 @@ def from_arrays(
 
 
 def as_data(rows: object) -> Data:
-    """Data as it is; a torch data set or arrays ``(X, y)`` as data.
+    """Data as it is; a torch data set, arrays ``(X, y)`` or a frame with its labels as data.
 
     Raises:
         ArgumentError: If it is none of these.
@@ -201,13 +202,27 @@ def as_data(rows: object) -> Data:
         return rows
     if isinstance(rows, tuple | list) and len(rows) == 2:
         return from_arrays(*rows)
+    if hasattr(rows, "columns"):  # a frame of pandas or polars
+        return from_arrays(*_split_frame(rows))
     is_array = isinstance(rows, tuple | list | Tensor | np.ndarray) or hasattr(rows, "to_numpy")
     if is_array or not (hasattr(rows, "__len__") and hasattr(rows, "__getitem__")):
         raise ArgumentError(
             "data must be an imae.data.Data, a map-style torch data set of (input, label) pairs, "
-            f"or arrays (X, y); got {type(rows).__name__}"
+            f"arrays (X, y) or a data frame; got {type(rows).__name__}"
         )
     return from_dataset(rows)
+
+
+def _split_frame(frame: Any) -> tuple[Any, Any]:
+    """The columns of features and the column of labels."""
+    names = [str(name) for name in frame.columns]
+    labels = [name for name in names if name in LABEL_NAMES]
+    if len(labels) != 1:
+        raise DataError(
+            f"a data frame must have one column called {' or '.join(LABEL_NAMES)}, "
+            f"got {', '.join(names[:10])}; or give features and labels apart: (frame, labels)"
+        )
+    return frame[[name for name in names if name != labels[0]]], frame[labels[0]]
 
 
 def inputs_in_memory(x: Any, *, where: str) -> Inputs:

@@ -88,7 +88,7 @@ def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Arr
     """
     curve = parse_curve(curve) if isinstance(curve, str) else curve
 
-    @jax.custom_jvp
+    @jax.custom_jvp  # type: ignore[untyped-decorator]
     def at_margin(m: Array) -> Array:
         return value(curve, m)
 

@@ -5,12 +5,14 @@ import datetime
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from imae.curves import Curve
 from imae.data import Data
 from imae.data.torch_dataset import as_data
 from imae.errors import ArgumentError, ImaeError
@@ -27,21 +29,26 @@ from imae.train.setup import setup
 
 
 def train(
-    config: Config | Mapping[str, Any],
+    config: Config | Mapping[str, Any] | None = None,
     data: object = None,
     model: nn.Module | None = None,
     *,
+    loss: str | Curve | None = None,
     show: bool = False,
     display: Display | None = None,
 ) -> Run:
     """Trains as configured and returns the finished run.
 
     Args:
-        config: What to train: a ``Config``, or nested settings as for ``build_config``.
+        config: What to train: a ``Config``, or nested settings as for ``build_config``; all of
+            them have defaults.
         data: The rows, in place of ``data.name``: an ``imae.data.Data``, a map-style
-            ``torch.utils.data.Dataset`` of (input, label) pairs, arrays ``(X, y)``, or a name or
-            path. See ``imae.data.from_arrays`` and ``from_dataset`` for what they may hold.
+            ``torch.utils.data.Dataset`` of (input, label) pairs, arrays ``(X, y)``, a frame of
+            pandas or polars with a column ``label``, or a name or path. See
+            ``imae.data.from_arrays`` and ``from_dataset`` for what they may hold.
         model: The network, in place of ``model.name``; a copy of it is trained.
+        loss: What is minimised, in place of ``method``: a name of ``imae list methods``, or a
+            curve of ``imae.curves``.
         show: Whether to show progress on the error stream.
         display: What sees the measures as the run goes, instead; in one process only.
 
@@ -60,6 +67,9 @@ def train(
         4
     """
     rows = None
+    config = {} if config is None else config
+    if loss is not None:
+        config = _with_given_loss(config, loss)
     if data is not None:
         rows, config = _given_data(config, data)
     elif not isinstance(config, Config):
@@ -144,6 +154,17 @@ def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data 
                 raise ArgumentError(f"data.{option} is for data that is loaded; leave it out")
     changes = {"data.name": name, "data.from_python": rows is not None}
     return rows, build_config(with_values(content, changes))
+
+
+def _with_given_loss(config: Config | Mapping[str, Any], loss: str | Curve) -> Mapping[str, Any]:
+    """The settings with this loss as the method."""
+    content = config.model_dump() if isinstance(config, Config) else config
+    if not isinstance(config, Config) and isinstance(content, Mapping) and "method" in content:
+        raise ArgumentError("loss: a loss and settings of the section method were given")
+    if not isinstance(loss, Curve):
+        return {**content, "method": {"name": loss}}
+    arguments = {each.name: getattr(loss, each.name) for each in fields(loss)}  # type: ignore[arg-type]
+    return {**content, "method": {"name": loss.name, "arguments": arguments}}
 
 
 def _with_given_model(config: Config, model: nn.Module) -> Config:

@@ -1,0 +1,127 @@
+"""The wheel: built, checked, installed in clean environments and used there."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command, **options):
+    done = subprocess.run(
+        [str(each) for each in command], capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist):
+    (path,) = dist.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory, wheel):
+    """An environment with the wheel, torch and numpy."""
+    folder = tmp_path_factory.mktemp("clean")
+    run(sys.executable, "-m", "venv", folder)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
+    return python
+
+
+def test_metadata_and_contents(dist, wheel):
+    run(sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir())
+    # W009: one package; tests and documentation are in the source distribution only.
+    run(sys.executable, "-m", "check_wheel_contents", wheel)
+    assert {path.suffix for path in dist.iterdir()} == {".whl", ".gz"}
+
+
+def test_the_version_is_written_in_one_place(wheel):
+    written = re.findall(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert len(written) == 1
+    assert wheel.name.split("-")[1] == written[0] == importlib.metadata.version("imae")
+
+
+USE_LOSSES = """
+import sys, torch, imae
+logits = torch.tensor([[60.0, 0.0, 0.0]], requires_grad=True)
+imae.IMAELoss(T=8.0)(logits, torch.tensor([1])).backward()
+assert logits.grad.isfinite().all()
+assert imae.__file__.startswith(sys.prefix), imae.__file__
+assert imae.curves.GCE(q=0.5).weight(torch.tensor([0.5])) > 0
+try:
+    import imae.integrations.sklearn
+except imae.MissingExtraError as error:
+    assert "pip install" in str(error), error
+else:
+    raise AssertionError("scikit-learn should not be here")
+"""
+
+
+def test_the_losses_need_torch_and_numpy_only(clean, tmp_path):
+    run(clean, "-c", USE_LOSSES, cwd=tmp_path)
+
+
+def test_importing_adds_little_to_torch(clean, tmp_path):
+    seconds = {"import torch": [], "import torch, imae; imae.IMAELoss": []}
+    for _ in range(3):
+        for statement, found in seconds.items():
+            start = time.perf_counter()
+            run(clean, "-c", statement, cwd=tmp_path)
+            found.append(time.perf_counter() - start)
+    plain, ours = (min(found) for found in seconds.values())
+    assert ours - plain < 0.3
+
+
+EXTRAS = {
+    "cli": "from imae.cli.app import main; assert main(['list', 'losses']) == 0",
+    "data,train": "from imae.integrations.sklearn import IMAEClassifier; IMAEClassifier()",
+    "boosting": (
+        "from imae.integrations.boosting import Objective; import xgboost, lightgbm, numpy\n"
+        "assert Objective('imae')(numpy.array([0, 1]), numpy.zeros((2, 3)))[1].min() > 0"
+    ),
+    "lightning": "from imae.integrations.lightning import AuditCallback; AuditCallback('run')",
+    "transformers": (
+        "from imae.integrations.transformers import loss_function\nloss_function('imae')"
+    ),
+    "jax": "from imae.integrations.jax import value; value('imae', 0.0)",
+    "all": (
+        "from imae.train import train; from imae.train.predict import predict\n"
+        "run = train({'train': {'epochs': 2}, 'out': 'run'}, data='digits', loss='imae_capped')\n"
+        "assert len(predict(run, 'digits')) == 355"
+    ),
+}
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_each_extra_brings_what_it_promises(extra, clean, wheel, tmp_path):
+    constraints = ROOT / "constraints.txt"
+    run(clean, "-m", "pip", "install", "--quiet", "-c", constraints, f"{wheel}[{extra}]")
+    run(clean, "-c", EXTRAS[extra], cwd=tmp_path)
+
+
+def test_no_dependency_has_a_known_vulnerability(clean):
+    frozen = run(clean, "-m", "pip", "freeze", "--exclude", "imae").splitlines()
+    pinned = [line.split("+")[0] for line in frozen if "==" in line and "torch" not in line]
+    listed = clean.parent.parent / "pinned.txt"
+    listed.write_text("\n".join(pinned))
+    command = [sys.executable, "-m", "pip_audit", "--no-deps", "--disable-pip", "-r", str(listed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "ConnectionError" in done.stderr or "ServiceError" in done.stderr:
+        pytest.skip("the service of advisories cannot be reached")
+    assert done.returncode == 0, done.stdout + done.stderr
