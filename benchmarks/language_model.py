@@ -1,7 +1,7 @@
 """Fine-tuning a small causal model on corrupted answers, by several losses and two heads.
 
     python benchmarks/language_model.py
-    python benchmarks/language_model.py memory plain; python benchmarks/language_model.py memory fused
+    python benchmarks/language_model.py memory plain    # and: memory fused
 
 The texts are sums, ``12+7=19``, in characters. Of the training texts 40% have a wrong answer. A
 model of two layers is trained from random weights on the answers only, with the plain head (logits,
