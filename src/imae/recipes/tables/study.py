@@ -137,8 +137,7 @@ def choose(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     """Writes the form that the held-out given labels choose, and what it does on the test rows.
 
     One form is chosen for all settings: the highest mean accuracy on held-out given labels, among
-    the forms of the setting that has most of them, over the settings that have all of these. No
-    test row takes part in the choice. What was not run yet is left out or shown as a dash.
+    the forms of the setting that has most, over the settings that have all of these.
     """
     found = _Found({outcome.cell.name: outcome for outcome in outcomes})
     held_out = {
@@ -156,9 +155,11 @@ def choose(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     means = {form: sum(held_out[name][form] for name in common) / len(common) for form in tried}
     chosen = max(means, key=lambda form: means[form])
     lines = [
-        f"Chosen by held-out given labels over {len(common)} settings: **{chosen}**.",
+        f"Chosen by held-out given labels over {len(common)} settings: **{chosen}**."
+        if len(means) > 1
+        else f"One form was run, so there was nothing to choose: **{chosen}**.",
         "",
-        *_choice_table(means, common),
+        *(_choice_table(means, common) if len(means) > 1 else ()),
         "",
         "Final test accuracy in percent, mean ± standard deviation (seeds).",
         "",
