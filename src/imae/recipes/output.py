@@ -49,10 +49,9 @@ def as_markdown(
         lines += _machines(ran)
     missing = [outcome.cell.name for outcome in outcomes if outcome not in ran]
     if missing:
-        all_cells = (
-            f"{len(missing)} of {len(outcomes)} cells (`imae reproduce {recipe.name} --list`)"
-        )
-        names = ", ".join(missing) if len(missing) <= _MOST_NAMES else all_cells
+        # Without their number, which grows with every method of the program.
+        others = f"the other cells of `imae reproduce {recipe.name} --list`"
+        names = ", ".join(missing) if len(missing) <= _MOST_NAMES else others
         lines += [f"Not run: {names}.", ""]
     for note in (recipe.budget_notes.get(budget), recipe.notes):
         lines += [note, ""] if note else []

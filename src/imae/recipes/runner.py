@@ -179,7 +179,7 @@ def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | N
 
 
 def _check_somebody_answers(address: str) -> None:
-    """Raises if nobody listens at a host and port, where Ray would try for many minutes."""
+    """Raises if no process listens at a host and port, where Ray would retry for minutes."""
     place = re.fullmatch(r"(?:ray://)?([^/]+):(\d+)", address)
     if place is None:
         return
@@ -187,7 +187,7 @@ def _check_somebody_answers(address: str) -> None:
     try:
         socket.create_connection((host, port), timeout=_SECONDS_TO_ANSWER).close()
     except (OSError, OverflowError) as error:
-        raise ArgumentError(f"--ray {address}: nobody answers there ({error})") from error
+        raise ArgumentError(f"--ray {address}: no answer ({error})") from error
 
 
 def check_resources(ray: Any, jobs: Sequence[Job]) -> None:

@@ -1,4 +1,4 @@
-"""What somebody who knows would say about a table of runs, in notes below it."""
+"""Notes below a table of runs: what an experienced reader would point out."""
 
 import json
 import math
