@@ -84,7 +84,7 @@ def test_nobody_at_a_port_is_said_at_once(recipe, tmp_path, address):
     with socket.socket() as free:  # bound, and nobody listens
         free.bind(("127.0.0.1", 0))
         place = address.format(port=free.getsockname()[1])
-        with pytest.raises(ArgumentError, match=f"--ray {place}: nobody answers there"):
+        with pytest.raises(ArgumentError, match=f"--ray {place}: no answer"):
             list(run_on_ray(jobs, place))
 
 
