@@ -8,7 +8,7 @@ import pytest
 
 from imae.audit.correct import correct, write_corrected
 from imae.audit.decisions import Decision
-from imae.audit.label_tools import export
+from imae.audit.label_tools import export, read_opinions
 from imae.data import Split, Table
 from imae.errors import ArgumentError
 from imae.train.relabel import relabel_from_file
@@ -101,3 +101,13 @@ def test_unknown_formats_and_endings_are_refused(make_audit, tmp_path, format, n
     with pytest.raises(ArgumentError):
         export(make_audit(), tmp_path / name, format=format)
     assert not list(tmp_path.iterdir())
+
+
+def test_corrected_labels_in_parquet_are_those_in_csv(make_audit, tmp_path):
+    audit = make_audit()
+    trail = correct(audit, {0: Decision("no_class"), 1: Decision("relabel", 2)})
+    for name in ("labels.csv", "labels.parquet"):
+        write_corrected(audit, trail, tmp_path / name)
+    read = [read_opinions(tmp_path / name) for name in ("labels.csv", "labels.parquet")]
+    assert read[0] == read[1]
+    assert [each.label for each in read[0][:2]] == [None, "bird"]

@@ -88,7 +88,7 @@ def write_corrected(audit: Audit, trail: Sequence[TrailRow], out: Path) -> Path:
     Args:
         audit: The audit.
         trail: From ``correct``.
-        out: File for the labels, ``.csv``; the trail gets the ending ``.trail.csv``.
+        out: File for the labels, ``.csv`` or ``.parquet``; the trail ends in ``.trail.csv``.
 
     Returns:
         The file of the trail.
@@ -96,8 +96,8 @@ def write_corrected(audit: Audit, trail: Sequence[TrailRow], out: Path) -> Path:
     Raises:
         ArgumentError: If ``out`` has another ending.
     """
-    if out.suffix.lower() != ".csv":
-        raise ArgumentError(f"--out must end in .csv, got {out}")
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise ArgumentError(f"--out must end in .csv or .parquet, got {out}")
     rows = (
         (row_id, audit.class_names[number], "") if number >= 0 else (row_id, "", "no class")
         for row_id, number in zip(

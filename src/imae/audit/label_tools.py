@@ -16,7 +16,7 @@ import numpy as np
 from imae.audit.result import Audit
 from imae.data.columns import listing
 from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
-from imae.errors import ArgumentError, DataError, check_choice
+from imae.errors import ArgumentError, DataError, check_choice, import_extra
 from imae.records.files import whole_file
 
 FORMATS = ("label-studio", "fiftyone", "mask")
@@ -169,8 +169,7 @@ def read_opinions(path: Path) -> list[Opinion]:
             return [opinion for task in content for opinion in _of_task(task)]
         if "samples" in content:
             return [_of_sample(sample) for sample in content["samples"]]
-        classes = content.get("classes")
-        labels = content["labels"]
+        classes, labels = content.get("classes"), content["labels"]
         return [Opinion(name, _class_name(each, classes)) for name, each in labels.items()]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise DataError(
@@ -260,7 +259,8 @@ def _of_table(path: Path) -> list[Opinion]:
     texts = [as_texts(values[name]) for name in names]
     if column == "is_label_issue":
         issues = zip(*texts, strict=True)
-        return [Opinion(unguard(row), None, False) for row, text in issues if _is_true(text)]
+        true = ("true", "1", "1.0")
+        return [Opinion(unguard(row), None, False) for row, text in issues if text.lower() in true]
     removed = texts[2] if has_removed else [""] * len(texts[0])
     return [
         Opinion(unguard(row), None if gone.strip() else unguard(label))
@@ -268,12 +268,15 @@ def _of_table(path: Path) -> list[Opinion]:
     ]
 
 
-def _is_true(text: str) -> bool:
-    return text.strip().lower() in ("true", "1", "1.0")
-
-
 def write_csv(path: Path, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Writes a CSV file as RFC 4180 describes it, whole or not at all."""
+    """Writes a CSV file as RFC 4180 describes it, or by its ending Parquet, whole or not at all."""
+    if path.suffix.lower() == ".parquet":
+        pyarrow = import_extra("pyarrow", extra="data")
+        parquet = import_extra("pyarrow.parquet", extra="data")
+        columns = [list(each) for each in zip(*rows, strict=True)]
+        with whole_file(path) as file:
+            parquet.write_table(pyarrow.table(columns, list(names)), file)
+        return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(names)

@@ -107,7 +107,7 @@ def apply(
     decisions: list[Path] | None = typer.Argument(
         None, help="Files of decisions [those of `imae audit serve`]."
     ),
-    out: Path = typer.Option(..., help="File for the corrected labels, .csv."),
+    out: Path = typer.Option(..., help="File for the corrected labels, .csv or .parquet."),
     accept_above: float | None = typer.Option(
         None,
         show_default="none",
