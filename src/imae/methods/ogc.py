@@ -191,7 +191,7 @@ def clipping_threshold(
         >>> clipping_threshold((0.5, 0.1), (3.0, 1.0), ratio=100.0)
         1e-07
         >>> round(clipping_threshold((0.5, 0.1), (3.0, 1.0), ratio=2.0), 3)
-        0.3
+        0.278
     """
     losses = np.linspace(-math.log(_LARGEST_P), -math.log(_SMALLEST_P), _NUM_SAMPLES)
     gradient = np.exp(losses)
