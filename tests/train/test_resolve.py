@@ -2,7 +2,8 @@ import pytest
 
 from imae.errors import ArgumentError
 from imae.train.rows import prepare
-from imae.train.setup import method_arguments, model_for, resolved
+from imae.train.settings import model_for
+from imae.train.setup import method_arguments, resolved
 
 
 def test_nothing_is_left_open(configure):

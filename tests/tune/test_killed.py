@@ -94,6 +94,8 @@ def database():
         shutil.rmtree(place)
 
 
+# Of a connection that optuna's thread, which shows signs of life, leaves open.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 def test_two_workers_share_a_database_and_one_may_be_killed(rows, tmp_path, database, monkeypatch):
     monkeypatch.setattr("imae.tune.study._HEARTBEAT_SECONDS", 1)

@@ -184,32 +184,15 @@ def reproduce(
         recipes.RECIPES.find(name)
     folder = out or Path("reproduce") / f"{name}-{budget or _BUDGET}"
     if rebuild:
-        others = (
-            only,
-            resume,
-            jobs > 1,
-            seeds is not None,
-            ray,
-            settings,
-            root,
-            budget,
-            dry_run,
-            not out,
-        )
-        if any(others):
+        others = (only, resume, jobs > 1, seeds is not None, ray, settings, root, budget, dry_run)
+        if any(others) or not out:
             raise ArgumentError("--rebuild trains nothing: give --out, the folder, and no others")
         made = recipes.rebuild(folder, name)
     else:
         assert name is not None
         given = [*(settings or []), *([] if root is None else [f"data.root={root}"])]
-        chosen: dict[str, Any] = {
-            "budget": budget or _BUDGET,
-            "out": folder,
-            "only": only or [],
-            "seeds": seeds,
-            "workers": jobs,
-            "settings": with_settings({}, given),
-        }
+        chosen: dict[str, Any] = {"budget": budget or _BUDGET, "out": folder, "only": only or []}
+        chosen |= {"seeds": seeds, "workers": jobs, "settings": with_settings({}, given)}
         if dry_run:
             _show_runs(recipes.plan_jobs(name, **chosen))
             return

@@ -217,17 +217,13 @@ class MachineConfig(_Section):
         "each weight (fsdp).",
     )
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = Field(
-        default="auto",
-        description="Number format of the network: 32-true, bf16-mixed, 16-mixed, or auto for "
-        "bf16-mixed where it is faster on a processor, else 32-true.",
+        default="auto", description="32-true, bf16-mixed, 16-mixed, or auto: what is faster."
     )
     compile: bool | None = Field(
-        default=None,
-        description="Compile the network with torch.compile [for long runs on a processor].",
+        default=None, description="Compile the network [for long runs on a processor]."
     )
     channels_last: bool | None = Field(
-        default=None,
-        description="Memory layout that suits convolutions [where it is faster on a processor].",
+        default=None, description="Memory layout for convolutions [where it is faster]."
     )
     threads: Positive | None = Field(
         default=None,

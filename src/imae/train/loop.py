@@ -195,8 +195,7 @@ _LONG_RUN = 3600.0
 class Plan:
     """What would run: its settings as text, its size, and estimates of training steps in seconds.
 
-    ``feature_seconds`` is for features of a frozen network, if the run asks for them; ``hints``
-    say what could be done better, a line each.
+    ``feature_seconds`` is for features of a frozen network; ``hints`` are lines of advice.
     """
 
     settings: dict[str, str]
