@@ -112,5 +112,22 @@ def test_init_files_hold_nothing_but_re_exports():
                     assert isinstance(node, ast.Expr | ast.ImportFrom | ast.Import), module
 
 
+def named_paths(text: str) -> list[str]:
+    return re.findall(r"`((?:src|tests|docs|benchmarks)/[\w/.]+?)/?`", text)
+
+
+def test_what_contributing_names_is_there():
+    paths = named_paths((ROOT / "CONTRIBUTING.md").read_text())
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_search_for_named_paths_can_fail():
+    assert named_paths("see `src/imae/no/such.py` and `tests/cli`") == [
+        "src/imae/no/such.py",
+        "tests/cli",
+    ]
+
+
 def test_no_file_is_called_utils():
     assert not [path for path in MODULES if path.stem in {"utils", "common", "helpers", "misc"}]
