@@ -16,6 +16,7 @@ import platform
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,7 +100,7 @@ def draw(points: list[dict[str, float | str]], folder: Path) -> None:
     import matplotlib.pyplot as plt
 
     for theme, colour, ground in (("light", "#222222", "#ffffff"), ("dark", "#dddddd", "#1e2129")):
-        style = {
+        style: dict[Any, str] = {
             key: colour
             for key in (
                 "axes.edgecolor",

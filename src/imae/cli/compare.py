@@ -291,8 +291,7 @@ def report(
     if table_file is not None:
         save_table(compared, table_file)  # first, as its name may be refused
     shown = import_module("imae.audit.cards").run_pictures if pictures else None
-    page = write_report(records, out, pictures=shown)
-    written = [page] + [table_file] * (table_file is not None)
+    written = [write_report(records, out, pictures=shown), *([table_file] if table_file else [])]
     if figures is not None:
         written += save_figures(records, figures)
     typer.echo(as_text(compared, width=Console().width))
