@@ -101,7 +101,8 @@ class IMAE(Curve):
         constant, linear, weights = _node_tensors(m, _FEW_ROWS)
         # 1 - u^2 at the nodes u of (0, tanh(m/2)), by p (1 - p); never 0 at a node.
         rest = torch.addcmul(constant, pq.unsqueeze(-1), linear)
-        integral = torch.expm1(rest * (T / 4)).div_(rest) @ weights
+        # Not a product of matrices, which autocast would round.
+        integral = torch.expm1(rest * (T / 4)).div_(rest).mul_(weights).sum(-1)
         half = m / 2
         value = torch.addcmul(half, torch.tanh(half), integral).neg_()
         return pq.mul_(T).exp_().mul_(-0.5), value
