@@ -3,6 +3,7 @@
     python benchmarks/texts.py > results/texts/accuracy.md
     python benchmarks/texts.py --choose    # the settings, by held-out given labels only
     python benchmarks/texts.py --quick     # the default loss only, two seeds
+    python benchmarks/texts.py --quick --embeddings    # those of wordllama, not counts of words
 
 Sets: "made", 500 short texts of three topics, of words that a seed draws; and real texts,
 docstrings of 60 to 300 words of functions and classes in installed packages, whose name is the
@@ -148,6 +149,7 @@ def held_out_accuracy(path: Path, folder: str) -> float:
 def main() -> None:
     if "--choose" in sys.argv:
         return choose()
+    features = "wordllama" if "--embeddings" in sys.argv else None
     is_quick = "--quick" in sys.argv
     methods, seeds = (_METHODS[:1], range(2)) if is_quick else (_METHODS, _SEEDS)
     print("| texts | TF-IDF and logistic regression |", *(f" {name} |" for name in methods), sep="")
@@ -162,7 +164,7 @@ def main() -> None:
                 final = []
                 for seed in seeds:
                     settings = {
-                        "data": {"name": str(path)},
+                        "data": {"name": str(path), "features": features},
                         "method": {"name": method},
                         "out": str(Path(folder, f"{path.stem}-{method}-{seed}")),
                         "seed": seed,

@@ -42,7 +42,7 @@ def compare(
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
     lr: float | None = typer.Option(None, show_default="0.05", help="Learning rate."),
     features: str | None = typer.Option(
-        None, help="Pretrained network whose frozen features replace the images."
+        None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
     ),
     root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
     label_column: str | None = LABEL_COLUMN,

@@ -51,7 +51,7 @@ def train(
         None, show_default="0.1", help="Part of the given labels held out to choose by."
     ),
     features: str | None = typer.Option(
-        None, help="Pretrained network whose frozen features replace the images."
+        None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
     ),
     init: Path | None = typer.Option(None, help="File of start weights."),
     devices: int | None = typer.Option(None, show_default="1", help="Processes, one a device."),
