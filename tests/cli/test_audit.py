@@ -70,7 +70,7 @@ def test_decisions_are_applied(run, tmp_path, capsys):
     assert main([*arguments, "--accept-above", "0.9"]) == 0
     said = capsys.readouterr().out
     assert "300 labels: 1 changed by people, 27 by the program, 1 removed, 1 confirmed" in said
-    assert f"Next: imae train digits --labels {out}" in said
+    assert f"next: imae train digits --labels {out}" in said
     assert len(rows_of(out)) == 300
     assert len(rows_of(tmp_path / "labels.trail.csv")) == 30
 
@@ -91,7 +91,7 @@ def test_the_next_command_names_the_features_of_the_run(run, tmp_path, capsys):
     )
     out = tmp_path / "labels.csv"
     assert main(["audit", "apply", str(run), "--accept-above", "0.9", "--out", str(out)]) == 0
-    next_command = f"Next: imae train photos --features efficientnet_lite0 --labels {out}"
+    next_command = f"next: imae train photos --features efficientnet_lite0 --labels {out}"
     assert next_command in capsys.readouterr().out
 
 
@@ -182,7 +182,7 @@ def test_a_served_review_ends_cleanly(run):
     assert process.returncode == 0
     assert error == ""
     assert "decisions.csv: 1" in said
-    assert "Next: imae audit apply" in said
+    assert "next: imae audit apply" in said
 
 
 def unbuffered():
@@ -280,7 +280,7 @@ def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
         main(["audit", "apply", str(out), "--out", str(tmp_path / "l.csv"), "--accept-above", "0"])
         == 0
     )
-    assert "Next: imae train digits" in capsys.readouterr().out
+    assert "next: imae train digits" in capsys.readouterr().out
     lines = [",".join(["row_id", *(f"p({name})" for name in digits.class_names)])]
     for place in reversed(range(len(digits))):  # rows are found by their ids
         lines.append(",".join([digits.row_ids[place], *map(str, certain[place])]))

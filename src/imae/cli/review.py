@@ -56,7 +56,7 @@ def serve(
     typer.echo(f"decisions in {file}: {len(review.decisions)}")
     if review.decisions:
         step = f"check {run}" if check else f"apply {run} --out labels.csv"
-        typer.echo(f"Next: imae audit {step}")
+        typer.echo(f"next: imae audit {step}")
 
 
 def check(
@@ -142,7 +142,7 @@ def apply(
         f"{removed} removed, {kept} confirmed"
     )
     typer.echo(f"wrote {out} and {trail_file}")
-    typer.echo(f"Next: imae train {_data_arguments(run)} --labels {out}")
+    typer.echo(f"next: imae train {_data_arguments(run)} --labels {out}")
 
 
 def export(
