@@ -130,11 +130,15 @@ def table(folder: Path) -> str:
         "",
     ]
     for library in LIBRARIES:
-        heads = [f"{name}, {float(rate):.0%}" for name in TABLES for rate in RATES]
+        measured = {each["table"] for each in records if each["library"] == library}
+        tables = [name for name in TABLES if name in measured]
+        if not tables:
+            continue
+        heads = [f"{name}, {float(rate):.0%}" for name in tables for rate in RATES]
         lines += [f"| {library} | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
         for loss in LOSSES:
             cells = []
-            for name in TABLES:
+            for name in tables:
                 for rate in RATES:
                     key = (library, name, str(rate), loss)
                     found = [

