@@ -17,7 +17,8 @@ from imae.data.columns import find_roles
 from imae.data.image_files import decode
 from imae.data.loading import layout_of
 from imae.data.sources.catalog import SOURCES
-from imae.data.table import as_texts, open_columns
+from imae.data.table import as_texts
+from imae.data.table_file import open_columns
 from imae.errors import DataError, ImaeError, import_extra
 from imae.report.read import RunRecord
 

@@ -14,7 +14,8 @@ import numpy as np
 from imae.audit.label_tools import Opinion, guard, read_opinions, unguard, write_csv
 from imae.audit.result import Audit
 from imae.data.columns import listing
-from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
+from imae.data.table import TABLE_SUFFIXES, as_texts
+from imae.data.table_file import open_columns
 from imae.errors import DataError
 
 DECISIONS = ("accept", "keep", "relabel", "no_class", "skip", "flag")

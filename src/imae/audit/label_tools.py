@@ -15,7 +15,8 @@ import numpy as np
 
 from imae.audit.result import Audit
 from imae.data.columns import listing
-from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
+from imae.data.table import TABLE_SUFFIXES, as_texts
+from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, DataError, check_choice, import_extra
 from imae.records.files import whole_file
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data import Split, Table, load
-from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
+from imae.data.table import TABLE_SUFFIXES, as_texts
+from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import train

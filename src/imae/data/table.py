@@ -21,7 +21,7 @@ from imae.data.encoding import (
 from imae.data.features import Table, hash_text
 from imae.data.image_files import ImageFiles, confined_names
 from imae.data.split import Data, Inputs
-from imae.data.table_file import CsvFile, ParquetFile
+from imae.data.table_file import open_columns
 from imae.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -110,15 +110,6 @@ def load_manifest(
     )
     splits = as_texts(values[roles.split]) if roles.split else None
     return assemble(divide(columns, splits), name=path.stem).with_notes(*notes)
-
-
-def open_columns(path: Path) -> ColumnFile:
-    """A CSV or Parquet file, by its ending.
-
-    Raises:
-        DataError: If it cannot be read, or its header is of no use.
-    """
-    return ParquetFile(path) if path.suffix.lower() == ".parquet" else CsvFile(path)
 
 
 def read_features(

@@ -229,3 +229,12 @@ def _unpacked(column: Any) -> list[object]:
         else:
             values.extend(chunk.to_pylist())
     return values
+
+
+def open_columns(path: Path) -> ColumnFile:
+    """A CSV or Parquet file, by its ending.
+
+    Raises:
+        DataError: If it cannot be read, or its header is of no use.
+    """
+    return ParquetFile(path) if path.suffix.lower() == ".parquet" else CsvFile(path)

@@ -20,7 +20,8 @@ from imae.data.loading import existing_path, layout_of, load
 from imae.data.preparation import encoded_table, standardise
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data, Inputs, Split
-from imae.data.table import as_texts, open_columns, read_encoded
+from imae.data.table import as_texts, read_encoded
+from imae.data.table_file import open_columns
 from imae.data.torch_dataset import DatasetInputs, inputs_in_memory
 from imae.errors import DataError
 

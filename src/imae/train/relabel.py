@@ -14,7 +14,8 @@ from imae.data.assemble import written_ids
 from imae.data.columns import ID_NAMES, LABEL_NAMES, listing, only_column
 from imae.data.preparation import fit_scale
 from imae.data.split import Split
-from imae.data.table import TABLE_SUFFIXES, as_texts, open_columns
+from imae.data.table import TABLE_SUFFIXES, as_texts
+from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, DataError
 from imae.noise import (
     KINDS,
