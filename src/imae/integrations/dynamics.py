@@ -5,7 +5,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,13 +97,16 @@ class Learner:
         """
         number, held = len(training.target), training.held
         trained = np.setdiff1d(np.arange(number), held)
-        steps = training.max_epochs * math.ceil(len(trained) / training.batch_size)
-        schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, 0.0, steps)
+        batches = math.ceil(len(trained) / training.batch_size)
+        scheduler = torch.optim.lr_scheduler.LinearLR
+        schedule = scheduler(self.optimizer, 1.0, 0.0, training.max_epochs * batches)
         epochs: list[EpochDynamics] = []
         best, best_epoch, best_state = -math.inf, 0, self.network.state_dict()
         while len(epochs) < training.max_epochs and len(epochs) - best_epoch < training.patience:
             dynamics = Dynamics(number)
-            for rows in shuffled_batches(trained, training.batch_size, generator):
+            # One batch stays in its order, and the generator as it is.
+            order = trained if batches == 1 else generator.permutation(trained)
+            for rows in np.array_split(order, batches):
                 target, weight = training.target[rows], training.weight[rows]
                 logits = self._step(training.inputs(rows), target, weight)
                 schedule.step()
@@ -139,14 +142,6 @@ class Learner:
         """Logits of rows that are not trained on, shape (B, C)."""
         logits: Tensor = self.network(inputs.to(self.dtype))
         return logits
-
-
-def shuffled_batches(rows: Ints, size: int, generator: np.random.RandomState) -> Iterator[Ints]:
-    """The rows in random order, in batches of nearly one size; in their order if they are one."""
-    if len(rows) <= size:
-        yield rows
-    else:
-        yield from np.array_split(generator.permutation(rows), math.ceil(len(rows) / size))
 
 
 def observe(
@@ -263,18 +258,18 @@ class Recorder:
             self._given = torch.maximum(self._given, other[4].long())
         self._dynamics = None
         if _rank() == 0 and bool((whole[3] > 0).any()):
-            self._write(Dynamics.record(whole[:4]).predicted, whole[:4])
+            self._write(Dynamics.record(whole[:4]))
 
-    def _write(self, predicted: NDArray[np.int32], state: Tensor) -> None:
+    def _write(self, epoch_dynamics: EpochDynamics) -> None:
         folder, given = self.folder, self._given.numpy()
-        names = self._class_names or [str(number) for number in range(self._num_classes)]
-        ids = np.array([str(each) for each in self._row_ids])
+        names = self._class_names or list(map(str, range(self._num_classes)))
+        ids = np.array(list(map(str, self._row_ids)))
         known = np.maximum(given, 0)  # a row that was not seen yet has no label yet
         folder.write_labels(RunLabels(ids, known, np.array(names)))
         epoch = len(folder.epochs()) + 1
-        folder.write_dynamics(epoch, Dynamics.record(state))
-        is_seen = predicted >= 0
-        accuracy = float((predicted == given)[is_seen].mean())
+        folder.write_dynamics(epoch, epoch_dynamics)
+        predicted = epoch_dynamics.predicted
+        accuracy = float((predicted == given)[predicted >= 0].mean())
         seconds = time.monotonic() - self._start
         row = {"step": self._steps, "epoch": epoch, "seconds": seconds, "train_accuracy": accuracy}
         folder.append_history(row)
@@ -289,19 +284,18 @@ class Recorder:
             self.folder.write_result({"best": final, "best_test": None, "final": final, **numbers})
 
 
-def _rank() -> int:
-    return torch.distributed.get_rank() if _is_distributed() else 0
-
-
 def _is_distributed() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _rank() -> int:
+    return torch.distributed.get_rank() if _is_distributed() else 0
 
 
 def _of_all_processes(state: Tensor) -> list[Tensor]:
     if not _is_distributed():
         return [state]
-    is_on_device = torch.distributed.get_backend() == "nccl"
-    mine = state.cuda() if is_on_device else state
+    mine = state.cuda() if torch.distributed.get_backend() == "nccl" else state
     states = [torch.empty_like(mine) for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather(states, mine)
     return [each.cpu() for each in states]
