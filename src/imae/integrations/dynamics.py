@@ -98,8 +98,8 @@ class Learner:
         number, held = len(training.target), training.held
         trained = np.setdiff1d(np.arange(number), held)
         batches = math.ceil(len(trained) / training.batch_size)
-        scheduler = torch.optim.lr_scheduler.LinearLR
-        schedule = scheduler(self.optimizer, 1.0, 0.0, training.max_epochs * batches)
+        steps = training.max_epochs * batches
+        schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, 0.0, steps)
         epochs: list[EpochDynamics] = []
         best, best_epoch, best_state = -math.inf, 0, self.network.state_dict()
         while len(epochs) < training.max_epochs and len(epochs) - best_epoch < training.patience:
@@ -168,9 +168,6 @@ class Recorder:
         class_names: Names of the classes, by default numbers.
         name: Name of the data, for reports.
         method: Name of the loss in ``imae list methods``, for reports.
-
-    Raises:
-        ArgumentError: If the folder is not empty.
 
     Examples:
         >>> import tempfile
