@@ -122,6 +122,23 @@ def test_no_class_is_more_likely_than_the_cap(cap, num_classes, generator):
     torch.testing.assert_close(reached, torch.full_like(reached, cap))
 
 
+def test_two_classes_approach_the_cap_and_every_row_can_come_back():
+    logits = torch.tensor([[8.0, -8.0], [-8.0, 8.0], [0.0, 0.0]], dtype=torch.float64)
+    logits.requires_grad_()
+    capped = cap_logits(logits, 0.75)
+    length = capped.norm(dim=1)
+    norm = math.log(3) / math.sqrt(2)
+    r = 8 * math.sqrt(2)
+    saturated = r * norm / math.sqrt(r**2 + norm**2)
+    torch.testing.assert_close(length.tolist(), [saturated, saturated, 0.0])
+    assert capped.softmax(1).max().item() < 0.75
+    curve_loss(logits, torch.tensor([1, 1, 1]), IMAE(T=8.0), cap=0.75).backward()
+    assert (logits.grad[:, 1] < 0).all()  # the first row is far on the wrong side
+    assert torch.autograd.gradcheck(lambda z: cap_logits(z, 0.75), logits)
+    long = logits.detach()[:2].requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda z: cap_logits(z, 0.75), long)
+
+
 def test_below_the_cap_the_softmax_is_unchanged(generator):
     logits = 0.3 * torch.randn(20, 10, generator=generator, dtype=torch.float64) + 4
     torch.testing.assert_close(cap_logits(logits, 0.75).softmax(1), logits.softmax(1))

@@ -29,6 +29,17 @@ def settings(tmp_path, **sections):
     return {**SETTINGS, "out": str(tmp_path / "run"), **sections}
 
 
+def test_two_classes_do_not_end_as_one(tmp_path):
+    """A hard cap froze every row on one side under this seed: one direction cannot turn."""
+    generator = np.random.Generator(np.random.PCG64(0))
+    labels = generator.integers(0, 2, 1200)
+    features = generator.normal(size=(1200, 2)) + 4 * np.stack([labels, 0 * labels], 1)
+    asked = settings(tmp_path, seed=2, train={"epochs": 10})
+    run = train(asked, data=(features.astype(np.float32), labels), loss="imae_capped")
+    accuracy = (predict(run, features.astype(np.float32)).labels == labels).mean()
+    assert accuracy > 0.95
+
+
 def test_arrays_are_trained_on_and_predicted(tmp_path):
     features, labels = rows()
     run = train(settings(tmp_path), data=(features, labels))

@@ -29,6 +29,11 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
 
     A class with logit -inf stays impossible, and C is the number of the other classes.
 
+    Two classes are another matter: their centred logits have one direction, so a row at the cap
+    could not turn, and one that is on the wrong side would stay there for ever. Their lengths
+    saturate instead of being cut: a row of length r gets the length ``r b / sqrt(r^2 + b^2)``, and
+    the cap is approached and never reached.
+
     Args:
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
         cap: Largest probability, in (1 / C, 1).
@@ -42,6 +47,8 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
     Examples:
         >>> cap_logits(torch.tensor([[60.0, 0.0, 0.0]]), cap=0.75).softmax(1)
         tensor([[0.7500, 0.1250, 0.1250]])
+        >>> cap_logits(torch.tensor([[60.0, 0.0], [1.0, 0.0]]), cap=0.75).softmax(1)
+        tensor([[0.7500, 0.2500], [0.6769, 0.3231]])
     """
     dim = min(1, logits.dim() - 1)
     check_interval("cap", cap, low=1 / logits.shape[dim], high=1, open_low=True, open_high=True)
@@ -55,6 +62,7 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
     unit, largest = _scaled(wide.masked_fill(is_impossible, 0), dim)
     unit = (unit - unit.sum(dim, keepdim=True) / number).masked_fill(is_impossible, 0)
     capped = _shortened(unit, largest, norm, dim, otherwise=unit * largest)
+    capped = torch.where(number == 2, _saturated(unit, largest, norm, dim), capped)
     capped = capped.masked_fill(is_impossible, -math.inf)
     return capped.to(logits.dtype)
 
@@ -72,13 +80,13 @@ def largest_norm(cap: float, num_classes: int) -> float:
 
 
 def is_easily_capped(logits: Tensor) -> bool:
-    """Whether ``capped`` can take these logits: on the CPU, finite, with squares that are finite.
+    """Whether ``capped`` can take these logits: on the CPU, three classes, with finite squares.
 
     Examples:
-        >>> is_easily_capped(torch.zeros(1, 3)), is_easily_capped(torch.tensor([[0.0, -math.inf]]))
+        >>> is_easily_capped(torch.zeros(1, 3)), is_easily_capped(torch.zeros(1, 2))
         (True, False)
     """
-    if logits.device.type != "cpu" or logits.shape[1] < 2:
+    if logits.device.type != "cpu" or logits.shape[1] < 3:
         return False
     largest: float = torch.linalg.vector_norm(precise(logits.detach()), math.inf).item()
     return largest < _SAFE_LENGTH
@@ -152,6 +160,12 @@ def _shortened(unit: Tensor, scale: Tensor, norm: Tensor, dim: int, *, otherwise
     is_long = scale * length.detach() > norm
     shortened = unit * (norm / length.masked_fill(~is_long, 1))
     return torch.where(is_long | scale.isinf(), shortened, otherwise)
+
+
+def _saturated(unit: Tensor, scale: Tensor, norm: Tensor, dim: int) -> Tensor:
+    """The vector ``unit * scale`` of length r, at the length r norm / sqrt(r^2 + norm^2)."""
+    squares = unit.square().sum(dim, keepdim=True) + (norm / scale).square()
+    return unit * (norm * squares.masked_fill(squares == 0, 1).rsqrt())
 
 
 class LogitLimit(nn.Module):
