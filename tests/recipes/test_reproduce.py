@@ -126,7 +126,7 @@ def test_mistakes_are_refused_before_anything_is_written(tmp_path):
         reproduce("weights", out=out, only=["x"])
     with pytest.raises(ArgumentError, match=r"method.name: belongs to the recipe"):
         reproduce("stability", out=out, settings={"method": {"name": "gce"}})
-    with pytest.raises(ArgumentError, match=r"the paper's budget needs --set model.init=FILE"):
+    with pytest.raises(ArgumentError, match=r"the budget paper needs --set model.init=PATH"):
         reproduce("clothing1m", budget="paper", out=out)
     assert not out.exists()
     with pytest.raises(DataError, match="no recipe was run here"):

@@ -35,7 +35,7 @@ def test_few_photos_are_read_and_no_features_are_extracted(photos, tmp_path, mon
     )
     planned = plan(config)
     assert planned.feature_seconds > 0
-    assert planned.settings["model.name"] == "mlp"
+    assert planned.settings["model.name"] == "linear"
     assert len(read) < 10
     assert not (tmp_path / "cache").exists()
 

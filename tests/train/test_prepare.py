@@ -98,7 +98,7 @@ def test_a_sample_has_its_number_of_rows_and_every_label(configure):
     assert set(prepared.train.row_ids) < set(whole.train.row_ids)
     share = np.bincount(prepared.train.labels) - 30 / 72 * np.bincount(whole.train.labels)
     assert np.abs(share).max() < 1
-    with pytest.raises(ArgumentError, match=r"data.rows: 72 of 72 training rows"):
+    with pytest.raises(ArgumentError, match=r"data.rows: 72 of 72 rows"):
         prepare(configure(data={"rows": 72}))
 
 
