@@ -2,8 +2,7 @@ import os
 
 import pytest
 
-from imae.cli.app import main
-from imae.cli.options import refuse_overwriting
+from imae.cli.app import main, refuse_overwriting
 from imae.errors import ArgumentError
 
 

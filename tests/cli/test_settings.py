@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from imae.cli.options import gather_settings
+from imae.cli.app import gather_settings
 
 
 @pytest.fixture

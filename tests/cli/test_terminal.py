@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from imae.cli.app import main
-from imae.cli.options import print_table
+from imae.cli.app import main, print_table
 
 WORDS = ["handwritten", "digits", "inside", "scikit-learn", "photographs", "of", "everything"]
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from imae.errors import ArgumentError
 from imae.methods import D2L, Facts, Rows
-from imae.methods.d2l import intrinsic_dimensions
+from imae.methods.targets import intrinsic_dimensions
 
 LABELS = torch.arange(200) % 3
 # Of the features before each epoch; the jump is before epoch 9, after a warm-up of 2 and 5 more.

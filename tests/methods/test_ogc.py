@@ -9,7 +9,7 @@ from scipy import stats
 
 from imae.errors import ArgumentError
 from imae.methods import Facts, Rows
-from imae.methods.ogc import OGC, ClippedCCE, clipping_threshold, fit_two_normals
+from imae.methods.weighting import OGC, ClippedCCE, clipping_threshold, fit_two_normals
 
 LABELS = torch.arange(64) % 4
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from imae.errors import ArgumentError
 from imae.methods import Facts, Rows, SAdaptation
-from imae.methods.s_adaptation import log_confusion
+from imae.methods.correction import log_confusion
 from imae.models.network import Network
 
 C, E = 3, 4

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from imae.metrics.retrieval import JUNK, evaluate, normalise, similarities
-from imae.report.retrieval import Compared, ranked_query, worst_queries, write_queries
+from imae.report.page import Compared, ranked_query, worst_queries, write_queries
 
 QUERIES = np.array([[1.0, 0.0], [0.0, 1.0]])
 GALLERY = np.array([[1.0, 0.1], [0.9, 0.3], [0.5, 0.5], [0.2, 1.0], [1.0, 0.0]])

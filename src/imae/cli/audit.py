@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imae.cli.options import print_table
+from imae.cli.app import print_table
 from imae.cli.review import (
     apply,
     check,
@@ -122,7 +122,7 @@ def _trained(
 ) -> Path:
     """The folder of the finished run of this data, trained now if need be."""
     from imae.audit.sources import T
-    from imae.cli.options import gather_settings
+    from imae.cli.app import gather_settings
     from imae.records import RunFolder
     from imae.train import build_config, resume, train
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from imae.cli.options import (
+from imae.cli.app import (
     DROP,
     ID_COLUMN,
     LABEL_COLUMN,

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from imae._registry import Catalog
-from imae.cli.options import (
+from imae.cli.app import (
     DROP,
     ID_COLUMN,
     LABEL_COLUMN,

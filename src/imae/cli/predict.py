@@ -1,11 +1,23 @@
-"""`imae predict` and `imae export`: a trained run put to use."""
+"""A trained run put to use: `imae predict`, `export`, `eval-retrieval` and `eval-robust`."""
 
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
+from rich.table import Table
 
-from imae.cli.options import OVERWRITE, progress_bar, refuse_overwriting, say_next
-from imae.errors import import_extra
+from imae.cli.app import OVERWRITE, print_table, progress_bar, refuse_overwriting, say_next
+from imae.errors import ArgumentError, DataError, ImaeError, check_choice, import_extra
+from imae.records.files import check_overwriting
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from imae.metrics.retrieval import Retrieval
+    from imae.train import Run
+
 
 _SHOWN = 5  # classes in the summary
 
@@ -85,3 +97,238 @@ def export(
     export_run(Run(run, model=model), out, format=format, which=which, overwrite=overwrite)
     typer.echo(f"wrote {out}")
     say_next("imae", "predict", run, "DATA")
+
+
+_Pictures: TypeAlias = tuple[Callable[[int], str | None], ...]
+
+
+_FEATURES = ("query_features", "gallery_features", "query_ids", "gallery_ids")
+_CAMERAS = ("query_cameras", "gallery_cameras")
+_IMAGES = ("query_images", "gallery_images")
+
+
+def eval_retrieval(
+    source: Path = typer.Argument(
+        ..., metavar="RUN|FEATURES.npz", help="Run folder of `imae train`, or a file of features."
+    ),
+    ranks: str = typer.Option("1,5,10,20", help="Ranks of the CMC, separated by commas."),
+    rerank: bool = typer.Option(False, "--rerank", help="Re-rank by k-reciprocal neighbours."),
+    page: Path | None = typer.Option(
+        None, metavar="FILE.html", help="Write a page of the worst queries and their gallery."
+    ),
+    which: str = typer.Option("final", help="Weights: final, or best on the held-out labels."),
+    root: Path | None = typer.Option(None, help="Folder of the data, if it has moved."),
+    model: str | None = typer.Option(
+        None, help="The run's network, if it is a function of your own: package.module:function."
+    ),
+    overwrite: bool = OVERWRITE,
+) -> None:
+    """Rank a gallery for every query by cosine similarity: mAP and CMC.
+
+    A RUN whose data has tracklets is measured on them; another on its test rows, each of which is
+    a query for all others. The measures of the final weights are kept in RUN/retrieval.json.
+    FEATURES.npz holds query_features, gallery_features, query_ids, gallery_ids, and where there are
+    any query_cameras and gallery_cameras, and query_images and gallery_images, file names.
+    """
+    from imae.metrics.retrieval import evaluate
+
+    wanted = _ranks(ranks)
+    if page is not None:
+        check_choice("the ending of a page", page.suffix.lower(), (".html",))
+        check_overwriting(page, overwrite=overwrite)
+    if source.is_dir():
+        import_extra("pydantic", extra="train")
+        from imae.train import Run
+        from imae.train.measure import store_retrieval
+
+        run = Run(source, model=model)
+        arrays, pictures, has_cameras = _of_run(run, which, root)
+        found = evaluate(**arrays, ranks=wanted, rerank=rerank)
+        if which == "final" and not rerank:
+            store_retrieval(run, found)
+    else:
+        arrays, pictures, has_cameras = _of_file(source)
+        try:
+            found = evaluate(**arrays, ranks=wanted, rerank=rerank)
+        except ImaeError as error:
+            raise type(error)(f"{source}: {error}") from error
+    print_table(_retrieval_table(found))
+    if found.num_without_match:
+        typer.echo(f"{found.num_without_match} queries without a match were left out")
+    if page is not None:
+        _write_page(
+            page, source.name, found, arrays, pictures, is_reranked=rerank, has_cameras=has_cameras
+        )
+        typer.echo(f"wrote {page}")
+
+
+def _write_page(
+    page: Path,
+    title: str,
+    found: "Retrieval",
+    arrays: dict[str, Any],
+    pictures: _Pictures,
+    *,
+    is_reranked: bool,
+    has_cameras: bool,
+) -> None:
+    from imae.metrics.retrieval import k_reciprocal_similarities, normalise, similarities
+    from imae.report.page import Compared, write_queries
+
+    queries, gallery = (normalise(arrays["query_features"]), arrays["gallery_features"])
+    matrix = k_reciprocal_similarities(queries, gallery) if is_reranked else None
+
+    def similarity(row: int) -> Any:
+        return similarities(queries[[row]], gallery)[0] if matrix is None else matrix[row]
+
+    asked, ranked = (
+        Compared(arrays[f"{side}_ids"], arrays[f"{side}_cameras"], picture)
+        for side, picture in zip(("query", "gallery"), pictures, strict=True)
+    )
+    write_queries(found, asked, ranked, similarity, page, title=title, has_cameras=has_cameras)
+
+
+def _ranks(text: str) -> list[int]:
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError:
+        raise ArgumentError(f"--ranks must be numbers such as 1,5,10, got {text!r}") from None
+
+
+def _of_run(run: "Run", which: str, root: Path | None) -> "tuple[dict[str, Any], _Pictures, bool]":
+    """Arrays for ``evaluate``, pictures of queries and gallery, and whether cameras are shown."""
+    from imae.audit.cards import row_preview
+    from imae.train.measure import tracklet_rows
+
+    with progress_bar("frames") as show:
+        tracklets, features = tracklet_rows(run, which=which, root=root, progress=show)
+    sides = {"query": tracklets.query_rows, "gallery": tracklets.gallery_rows}
+    arrays: dict[str, Any] = {}
+    for side, rows in sides.items():
+        arrays[f"{side}_features"] = features[rows]
+        arrays[f"{side}_ids"] = tracklets.person_ids[rows]
+        arrays[f"{side}_cameras"] = tracklets.cameras[rows]
+
+    def picture(tracklet: int) -> str | None:
+        frames = tracklets.frame_rows(tracklet)
+        preview = row_preview(tracklets.frames, int(frames[len(frames) // 2]))
+        return None if preview is None else preview.picture
+
+    pictures = (
+        lambda row: picture(int(sides["query"][row])),
+        lambda row: picture(int(sides["gallery"][row])),
+    )
+    # Rows of data without tracklets have a camera each.
+    return arrays, pictures, len(set(tracklets.cameras.tolist())) < len(tracklets)
+
+
+def _of_file(path: Path) -> "tuple[dict[str, Any], _Pictures, bool]":
+    """The same from a file of features; see ``_of_run``."""
+    import numpy as np
+
+    from imae.data.arrays import read_npz
+
+    if not path.exists():
+        raise DataError(f"{path}: there is no such run folder and no such file")
+    if path.suffix.lower() != ".npz":
+        raise DataError(f"{path}: is neither a run folder nor a .npz file of features")
+    arrays = read_npz(path, (*_FEATURES, *_CAMERAS, *_IMAGES))
+    images = [arrays.pop(name, None) for name in _IMAGES]
+    cameras = [name for name in _CAMERAS if name in arrays]
+    missing = [name for name in (*_FEATURES, *(_CAMERAS if cameras else ())) if name not in arrays]
+    if missing:
+        raise DataError(f"{path}: has no array {', '.join(missing)}")
+    if not cameras:  # two cameras, so that no row is left out
+        arrays["query_cameras"] = np.zeros(len(arrays["query_ids"]), np.int64)
+        arrays["gallery_cameras"] = np.ones(len(arrays["gallery_ids"]), np.int64)
+    pictures = tuple(
+        _pictures_of(path, name, names, len(arrays[ids]))
+        for name, names, ids in zip(_IMAGES, images, _FEATURES[2:], strict=True)
+    )
+    return arrays, pictures, bool(cameras)
+
+
+def _pictures_of(
+    path: Path, key: str, names: "NDArray[Any] | None", length: int
+) -> Callable[[int], str | None]:
+    """Pictures from files beside a file of features, by row."""
+    from imae.audit.cards import picture_preview
+    from imae.data.image_files import decode
+
+    if names is None:
+        return lambda _: None
+    if names.dtype.kind != "U" or names.shape != (length,):
+        raise DataError(f"{path}: {key} must be {length} file names, one for each row")
+
+    def picture(row: int) -> str | None:
+        file = (path.parent / str(names[row])).resolve()
+        if not file.is_relative_to(path.parent.resolve()):
+            raise DataError(f"{path}: {key} {row}: {names[row]} is not below its folder")
+        return picture_preview(decode(file)).picture
+
+    return picture
+
+
+def _retrieval_table(found: "Retrieval") -> Table:
+    table = Table()
+    table.add_column("queries", justify="right")
+    table.add_column("mAP", justify="right")
+    numbers = [str(len(found.first_match)), f"{100 * found.mean_average_precision:.1f}"]
+    for rank, share in found.cmc.items():
+        table.add_column(f"CMC-{rank}", justify="right")
+        numbers.append(f"{100 * share:.1f}")
+    table.add_row(*numbers)
+    return table
+
+
+def eval_robust(
+    run: Path = typer.Argument(..., help="Run folder of `imae train`, on images."),
+    epsilon: str = typer.Option(
+        "8/255", help="Largest change of a pixel, with pixels from 0 to 1, such as 8/255 or 0.03."
+    ),
+    attack: list[str] | None = typer.Option(None, help="fgsm or pgd. Default: both."),
+    steps: int = typer.Option(10, help="Steps of PGD."),
+    rows: int | None = typer.Option(None, help="Attack a sample of so many test rows."),
+    which: str = typer.Option("final", help="Weights: final, or best on the held-out labels."),
+    root: Path | None = typer.Option(None, help="Folder of the data, if it has moved."),
+    model: str | None = typer.Option(
+        None, help="The run's network, if it is a function of your own: package.module:function."
+    ),
+) -> None:
+    """Perturb the test images of a run to mislead its network, and measure the accuracy."""
+    import_extra("pydantic", extra="train")
+    from imae.train import Run, evaluate_robustness
+    from imae.train.measure import ATTACKS
+
+    size = _epsilon(epsilon)
+    trained = Run(run, model=model)
+    table = Table()
+    for heading in ("attack", "epsilon", "rows", "accuracy (%)"):
+        table.add_column(heading, justify="left" if heading == "attack" else "right")
+    for number, name in enumerate(dict.fromkeys(attack or ATTACKS)):
+        with progress_bar("rows") as show:
+            found = evaluate_robustness(
+                trained,
+                epsilon=size,
+                attack=name,
+                steps=steps,
+                rows=rows,
+                which=which,
+                root=root,
+                progress=show,
+            )
+        if not number:
+            table.add_row("none", "0", str(found.num_rows), f"{100 * found.clean:.1f}")
+        title = f"pgd, {steps} steps" if name == "pgd" else name
+        table.add_row(title, epsilon, str(found.num_rows), f"{100 * found.attacked:.1f}")
+    print_table(table)
+    say_next("imae", "report", run)
+
+
+def _epsilon(text: str) -> float:
+    try:
+        return float(Fraction(text))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ArgumentError(
+            f"--epsilon must be a number such as 8/255 or 0.03, got {text!r}"
+        ) from None

@@ -7,9 +7,18 @@ import torch
 from torch import Tensor
 
 from imae._registry import Catalog, Entry, defaults_of, exports
-from imae.curves.classic import CCE, MAE, SL, Focal, ForwardSymmetric
+from imae.curves.classic import (
+    AGCE,
+    CCE,
+    GCE,
+    MAE,
+    SL,
+    Focal,
+    ForwardSymmetric,
+    SharpGCE,
+    TruncatedGCE,
+)
 from imae.curves.curve import Curve
-from imae.curves.gce import AGCE, GCE, SharpGCE, TruncatedGCE
 from imae.curves.reweighted import DM, ICCE, IMAE
 from imae.errors import ArgumentError, check_integer, check_interval
 

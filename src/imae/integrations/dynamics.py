@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from imae.curves import Curve
 from imae.errors import DataError, check_integer
 from imae.losses.margin import margin, precise, weight_at_margin
-from imae.methods.loss_method import CurveMethod, check_output_step
-from imae.methods.method import Rows
+from imae.methods.method import CurveMethod, Rows, check_output_step
 from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.records.files import check_free
 from imae.train.config import FROM_PYTHON

@@ -10,11 +10,11 @@ from imae.losses.general import backward_correction as backward_correction
 from imae.losses.general import bootstrap_loss as bootstrap_loss
 from imae.losses.general import forward_correction as forward_correction
 from imae.losses.general import label_smoothing_loss as label_smoothing_loss
-from imae.losses.limits import BoundedLogits as BoundedLogits
-from imae.losses.limits import CappedLogits as CappedLogits
-from imae.losses.limits import bound_logits as bound_logits
-from imae.losses.limits import cap_logits as cap_logits
 from imae.losses.linear import linear_curve_loss as linear_curve_loss
+from imae.losses.margin import BoundedLogits as BoundedLogits
+from imae.losses.margin import CappedLogits as CappedLogits
+from imae.losses.margin import bound_logits as bound_logits
+from imae.losses.margin import cap_logits as cap_logits
 from imae.losses.margin import margin as margin
 from imae.losses.margin import margins as margins
 from imae.losses.module import CurveLoss as CurveLoss

@@ -17,9 +17,9 @@ from imae.losses.arguments import (
     refuse_classes_out_of_range,
 )
 from imae.losses.kernel import is_small, kernel_loss, small_loss
-from imae.losses.limits import cap_logits
 from imae.losses.margin import (
     batch_weight,
+    cap_logits,
     chance_weight,
     is_trainable,
     margin,

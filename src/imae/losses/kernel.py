@@ -15,8 +15,16 @@ from torch import Tensor
 
 from imae.curves.curve import Curve
 from imae.losses.arguments import is_batched, is_plain
-from imae.losses.limits import cap_logits, capped, is_easily_capped, turn_capped
-from imae.losses.margin import batch_weight, margin, precise, value_at_margin
+from imae.losses.margin import (
+    batch_weight,
+    cap_logits,
+    capped,
+    is_easily_capped,
+    margin,
+    precise,
+    turn_capped,
+    value_at_margin,
+)
 
 # Elements worked on at once: 8 MiB of float32. Smaller pieces cost more in calls than they save.
 _PIECE = 1 << 21

@@ -1,13 +1,14 @@
-"""Margins of labels, and curves applied to them, in operations that autograd differentiates."""
+"""From logits to margins: limits on the logits, the margin of a label, curves applied to it."""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from imae.curves.curve import Curve
+from imae.errors import check_interval
 
 
 def margin(logits: Tensor, target: Tensor) -> Tensor:
@@ -203,3 +204,224 @@ def chance_weight(curve: Curve, logits: Tensor) -> Tensor:
 def precise(logits: Tensor) -> Tensor:
     """Logits of half precision as float32; others as they are."""
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+# Up to this length the squares of a vector can be summed in float32.
+_SAFE_LENGTH = 1e18
+
+
+def cap_logits(logits: Tensor, cap: float) -> Tensor:
+    """Logits centred and rescaled so that no class has a probability above ``cap``.
+
+    Formula, for C classes, with z' the logits less their mean:
+
+        z' min(1, b / ||z'||_2)
+        b = (log(cap / (1 - cap)) + log(C - 1)) sqrt((C - 1) / C)
+
+    Among the vectors of norm b, the one that is concentrated on a class gives it the largest
+    margin, ``b sqrt(C / (C - 1)) - log(C - 1)``, and b is chosen so that this is the margin of
+    ``cap``. Directions are kept: single logits are never cut. Below the cap the softmax does not
+    change. A row at the cap can still turn, but no loss can make it longer: logits stay bounded
+    whatever the weight at p = 1 is, and every probability stays above a positive number.
+
+    A class with logit -inf stays impossible, and C is the number of the other classes.
+
+    Two classes are another matter: their centred logits have one direction, so a row at the cap
+    could not turn, and one that is on the wrong side would stay there for ever. Their lengths
+    saturate instead of being cut: a row of length r gets the length ``r b / sqrt(r^2 + b^2)``, and
+    the cap is approached and never reached.
+
+    Args:
+        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
+        cap: Largest probability, in (1 / C, 1).
+
+    Returns:
+        Same shape and dtype; NaN where a row has NaN or +inf.
+
+    Raises:
+        ArgumentError: If ``cap`` is not in (1 / C, 1).
+
+    Examples:
+        >>> cap_logits(torch.tensor([[60.0, 0.0, 0.0]]), cap=0.75).softmax(1)
+        tensor([[0.7500, 0.1250, 0.1250]])
+        >>> cap_logits(torch.tensor([[60.0, 0.0], [1.0, 0.0]]), cap=0.75).softmax(1)
+        tensor([[0.7500, 0.2500], [0.6769, 0.3231]])
+    """
+    dim = min(1, logits.dim() - 1)
+    check_interval("cap", cap, low=1 / logits.shape[dim], high=1, open_low=True, open_high=True)
+    wide = precise(logits)
+    is_impossible = wide == -math.inf
+    number = (~is_impossible).sum(dim, keepdim=True)
+    # At a count of one, where the formula is not finite, the centred vector is 0.
+    rivals = (number - 1).clamp(min=1).to(wide.dtype)
+    margin = math.log(cap) - math.log1p(-cap) + rivals.log()
+    norm = (margin * (rivals / (rivals + 1)).sqrt()).clamp(min=0)
+    unit, largest = _scaled(wide.masked_fill(is_impossible, 0), dim)
+    unit = (unit - unit.sum(dim, keepdim=True) / number).masked_fill(is_impossible, 0)
+    capped = _shortened(unit, largest, norm, dim, otherwise=unit * largest)
+    capped = torch.where(number == 2, _saturated(unit, largest, norm, dim), capped)
+    capped = capped.masked_fill(is_impossible, -math.inf)
+    return capped.to(logits.dtype)
+
+
+def largest_norm(cap: float, num_classes: int) -> float:
+    """The norm b of ``cap_logits``, for two classes or more that are all possible.
+
+    Examples:
+        >>> round(largest_norm(0.75, 10), 3), round(largest_norm(0.75, 100), 3)
+        (3.127, 5.665)
+    """
+    rivals = num_classes - 1
+    margin = math.log(cap) - math.log1p(-cap) + math.log(rivals)
+    return margin * math.sqrt(rivals / num_classes)
+
+
+def is_easily_capped(logits: Tensor) -> bool:
+    """Whether ``capped`` can take these logits: on the CPU, three classes, with finite squares.
+
+    Examples:
+        >>> is_easily_capped(torch.zeros(1, 3)), is_easily_capped(torch.zeros(1, 2))
+        (True, False)
+    """
+    if logits.device.type != "cpu" or logits.shape[1] < 3:
+        return False
+    largest: float = torch.linalg.vector_norm(precise(logits.detach()), math.inf).item()
+    return largest < _SAFE_LENGTH
+
+
+def capped(logits: Tensor, cap: float) -> tuple[Tensor, Tensor]:
+    """``cap_logits`` for ordinary logits, and the factor of each row, 1 below the cap."""
+    norm = largest_norm(cap, logits.shape[1])
+    logits = precise(logits)
+    centred = logits - logits.mean(1, keepdim=True)
+    length = torch.linalg.vector_norm(centred, dim=1, keepdim=True)
+    factor = length.reciprocal_().mul_(norm).clamp_(max=1)
+    return centred.mul_(factor), factor
+
+
+def turn_capped(gradient: Tensor, logits: Tensor, factor: Tensor, cap: float) -> None:
+    """Takes the gradient on capped logits to that on the logits before, in place.
+
+    A row at the cap can turn and not grow: what points along it is taken off. That the logits
+    were centred changes nothing, since a gradient sums to 0.
+    """
+    along = (gradient * logits).sum(1, keepdim=True).masked_fill_(factor == 1, 0)
+    gradient.addcmul_(logits, along, value=-1 / largest_norm(cap, logits.shape[1]) ** 2)
+    gradient.mul_(factor)
+
+
+def bound_logits(logits: Tensor, norm: float) -> Tensor:
+    """Logits rescaled so that no vector of them is longer than ``norm``.
+
+    Formula:
+
+        z min(1, norm / ||z||_2)
+
+    Directions are kept: single logits are never cut. A vector within the bound passes unchanged,
+    gradient included. What probability the norm allows depends on the number of classes:
+    ``cap_logits`` takes the probability instead. A logit of -inf stays, and is not counted.
+
+    Args:
+        logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
+        norm: Largest length allowed, positive.
+
+    Returns:
+        Same shape and dtype; NaN where a row has NaN or +inf.
+
+    Raises:
+        ArgumentError: If ``norm`` is not positive.
+
+    Examples:
+        >>> bound_logits(torch.tensor([[6.0, 8.0], [0.3, 0.4]]), norm=5.0)
+        tensor([[3.0000, 4.0000], [0.3000, 0.4000]])
+    """
+    check_interval("norm", norm, low=0, open_low=True)
+    dim = min(1, logits.dim() - 1)
+    wide = precise(logits)
+    is_impossible = wide == -math.inf
+    unit, largest = _scaled(wide.masked_fill(is_impossible, 0), dim)
+    bounded = _shortened(unit, largest, wide.new_tensor(norm), dim, otherwise=wide)
+    return bounded.masked_fill(is_impossible, -math.inf).to(logits.dtype)
+
+
+def _scaled(vector: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """A vector divided by its largest entry, so that its square is finite; and that entry."""
+    largest = vector.detach().abs().amax(dim, keepdim=True)
+    largest = largest.masked_fill(largest == 0, 1)  # else a vector of zeros would have no gradient
+    return vector / largest, largest
+
+
+def _shortened(unit: Tensor, scale: Tensor, norm: Tensor, dim: int, *, otherwise: Tensor) -> Tensor:
+    """The vector of this norm in a direction where ``unit * scale`` is longer."""
+    length = torch.linalg.vector_norm(unit, dim=dim, keepdim=True)
+    is_long = scale * length.detach() > norm
+    shortened = unit * (norm / length.masked_fill(~is_long, 1))
+    return torch.where(is_long | scale.isinf(), shortened, otherwise)
+
+
+def _saturated(unit: Tensor, scale: Tensor, norm: Tensor, dim: int) -> Tensor:
+    """The vector ``unit * scale`` of length r, at the length r norm / sqrt(r^2 + norm^2)."""
+    squares = unit.square().sum(dim, keepdim=True) + (norm / scale).square()
+    return unit * (norm * squares.masked_fill(squares == 0, 1).rsqrt())
+
+
+class LogitLimit(nn.Module):
+    """What the last steps share: a name and a limit, for files that describe a model."""
+
+    name: ClassVar[str]
+
+    def __init__(self, limit: float) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def extra_repr(self) -> str:
+        """The limit, for ``repr``."""
+        return f"{self.name}={self.limit}"
+
+
+class CappedLogits(LogitLimit):
+    """The last step of a model whose confidence is capped; see ``imae.cap_logits``.
+
+    A cap belongs to the model and not only to its loss: put this step after the last layer, and
+    predictions have the probabilities that the loss has seen.
+
+    Args:
+        cap: Largest probability of a class, in (0, 1), above 1 / C.
+
+    Examples:
+        >>> model = nn.Sequential(nn.Linear(4, 10), CappedLogits(0.75))
+        >>> bool(model(100 * torch.randn(8, 4)).softmax(1).max() < 0.7501)
+        True
+    """
+
+    name = "cap"
+
+    def __init__(self, cap: float) -> None:
+        check_interval("cap", cap, low=0, high=1, open_low=True, open_high=True)
+        super().__init__(cap)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Capped logits, shape of ``logits``."""
+        return cap_logits(logits, self.limit)
+
+
+class BoundedLogits(LogitLimit):
+    """The last step of a model whose logits have a bounded norm; see ``imae.bound_logits``.
+
+    Args:
+        norm: Largest length of a logit vector, positive.
+
+    Examples:
+        >>> BoundedLogits(5.0)(torch.tensor([[6.0, 8.0]]))
+        tensor([[3., 4.]])
+    """
+
+    name = "bound"
+
+    def __init__(self, norm: float) -> None:
+        check_interval("bound", norm, low=0, open_low=True, open_high=True)
+        super().__init__(norm)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Bounded logits, shape of ``logits``."""
+        return bound_logits(logits, self.limit)

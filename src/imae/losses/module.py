@@ -17,7 +17,7 @@ from imae.errors import ArgumentError, check_choice, check_integer, check_interv
 from imae.losses.arguments import REDUCTIONS, as_class_weight, is_plain
 from imae.losses.auto import AutoT
 from imae.losses.functional import NORMALIZATIONS, curve_loss
-from imae.losses.limits import cap_logits, capped, is_easily_capped
+from imae.losses.margin import cap_logits, capped, is_easily_capped
 
 
 class LossOptions(TypedDict, total=False):

@@ -14,16 +14,12 @@ from imae.curves.reweighted import IMAE
 from imae.losses.auto import AutoT
 from imae.losses.general import bootstrap_loss, label_smoothing_loss
 from imae.losses.normalized import asymmetric_mse, eps_softmax_loss, nce_mae_loss, nce_rce_loss
-from imae.methods.correction import BackwardCorrection, ForwardCorrection
-from imae.methods.d2l import D2L
-from imae.methods.loss_method import ActiveNegative, AuthorsIMAE, CurveMethod, LossMethod
+from imae.methods.correction import BackwardCorrection, ForwardCorrection, SAdaptation
 from imae.methods.masking import Masking
-from imae.methods.method import Method
-from imae.methods.ogc import OGC
-from imae.methods.s_adaptation import SAdaptation
+from imae.methods.method import ActiveNegative, AuthorsIMAE, CurveMethod, LossMethod, Method
 from imae.methods.selection import CoTeaching, Trimmed, TruncatedGCEMethod
-from imae.methods.targets import ELR, JointOptim
-from imae.methods.weighting import ActiveBias, LearningToReweight
+from imae.methods.targets import D2L, ELR, JointOptim
+from imae.methods.weighting import OGC, ActiveBias, LearningToReweight
 
 CURVE_OPTIONS: Mapping[str, Any] = defaults_of(CurveMethod)
 

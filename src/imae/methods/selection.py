@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from imae.curves.catalog import parse_curve
-from imae.curves.gce import GCE
+from imae.curves.classic import GCE
 from imae.errors import check_choice, check_interval
 from imae.losses.functional import NORMALIZATIONS
-from imae.losses.limits import LogitLimit
 from imae.losses.margin import (
+    LogitLimit,
     batch_weight,
     chance_weight,
     margin,
@@ -20,8 +20,7 @@ from imae.losses.margin import (
     value_at_margin,
     weight_at_margin,
 )
-from imae.methods.loss_method import check_output_step, output_step
-from imae.methods.method import Facts, Method, Rows, is_renewal
+from imae.methods.method import Facts, Method, Rows, check_output_step, is_renewal, output_step
 
 
 @final

@@ -35,19 +35,19 @@ RECIPES: "Catalog[Recipe]" = Catalog(
         ),
         _entry(
             "cifar10",
-            "cifar10:CIFAR10_RECIPE",
+            "cifar:CIFAR10_RECIPE",
             "CIFAR-10, ResNet-20 and ResNet-56, noise 0, 40 and 80%: best, final, subsets, hybrid",
             _PAPER,
         ),
         _entry(
             "cifar100_symmetric",
-            "cifar100:CIFAR100_SYMMETRIC",
+            "cifar:CIFAR100_SYMMETRIC",
             "CIFAR-100, ResNet-44, clean and 20, 40, 60% symmetric noise: all methods of the table",
             _PAPER,
         ),
         _entry(
             "cifar100_asymmetric",
-            "cifar100:CIFAR100_ASYMMETRIC",
+            "cifar:CIFAR100_ASYMMETRIC",
             "CIFAR-100, ResNet-44, 20, 30, 40% asymmetric noise: all methods of the table",
             _PAPER,
         ),
@@ -76,7 +76,7 @@ RECIPES: "Catalog[Recipe]" = Catalog(
         ),
         _entry(
             "optimisers",
-            "cifar10:OPTIMISERS",
+            "cifar:OPTIMISERS",
             "CIFAR-10 at 40% noise, ResNet-56, six optimiser settings: CCE, MAE, GCE, IMAE",
             _PAPER,
         ),
@@ -88,13 +88,13 @@ RECIPES: "Catalog[Recipe]" = Catalog(
         ),
         _entry(
             "cifar_n",
-            "cifar10:CIFAR_N",
+            "cifar:CIFAR_N",
             "CIFAR-10N and CIFAR-100N: human labels, every method",
             "labels: Wei et al., Learning with noisy labels revisited, ICLR 2022",
         ),
         _entry(
             "cnn8",
-            "cifar10:CNN8",
+            "cifar:CNN8",
             "CIFAR-10, the 8-layer CNN protocol of the robust-loss literature",
             "protocol: Ma et al., Normalized loss functions, ICML 2020",
         ),
