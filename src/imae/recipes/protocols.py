@@ -95,6 +95,22 @@ FEATURES: Settings = {
 }
 
 
+# Two processor cores cannot train a large network on photos or frames: a small one on frozen
+# features they can.
+SHORT_PHOTOS: Settings = {
+    "data": {"rows": 20_000, "features": "efficientnet_lite0", "hold_out": 0.1},
+    "model": {"name": "mlp"},
+    "train": {
+        "steps": None,
+        "epochs": 40,
+        "batch_size": 64,
+        "evaluate_every": None,
+        "checkpoint_every": None,
+    },
+    "schedule": {"name": "cosine", "at": (), "every": None},
+}
+
+
 BUDGETS: Mapping[str, str] = {
     "tiny": "a few cells on 300 digits for 2 epochs: shows that the recipe runs, and nothing else",
     "short": "a sample of the rows, few epochs: what two processor cores finish",

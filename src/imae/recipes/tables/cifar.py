@@ -1,5 +1,7 @@
 """CIFAR-10 and CIFAR-100: the paper's tables, the 8-layer CNN, labels that people gave."""
 
+from collections.abc import Sequence
+
 from imae.methods.catalog import METHODS
 from imae.recipes.protocols import (
     CIFAR10,
@@ -260,7 +262,8 @@ CIFAR_N = Recipe(
 
 
 _SYMMETRIC_RATES = (0, 20, 40, 60)
-_SYMMETRIC_LOSSES = (
+_ASYMMETRIC_RATES = (20, 30, 40)
+_ASYMMETRIC_LOSSES = (
     "cce",
     "mae",
     "gce",
@@ -271,6 +274,11 @@ _SYMMETRIC_LOSSES = (
     "sl",
     "label_smoothing",
     "bootstrap_hard",
+    "forward",
+    "d2l",
+)
+_SYMMETRIC_LOSSES = (
+    *_ASYMMETRIC_LOSSES[:-2],
     "bootstrap_soft",
     "forward",
     "backward",
@@ -280,15 +288,20 @@ _SYMMETRIC_LOSSES = (
 
 def symmetric_cells(budget: str) -> tuple[Cell, ...]:
     """Each noise rate and method."""
+    return _cifar100_cells(budget, "symmetric", _SYMMETRIC_RATES, _SYMMETRIC_LOSSES)
+
+
+def asymmetric_cells(budget: str) -> tuple[Cell, ...]:
+    """Each noise rate and method; two classes of every group exchanged."""
+    return _cifar100_cells(budget, "cifar100_asymmetric", _ASYMMETRIC_RATES, _ASYMMETRIC_LOSSES)
+
+
+def _cifar100_cells(
+    budget: str, kind: str, rates: Sequence[int], losses: Sequence[str]
+) -> tuple[Cell, ...]:
     return budgeted(
         budget,
-        noise_grid(
-            CIFAR100,
-            kind="symmetric",
-            rates=_SYMMETRIC_RATES,
-            losses=_SYMMETRIC_LOSSES,
-            num_classes=100,
-        ),
+        noise_grid(CIFAR100, kind=kind, rates=rates, losses=losses, num_classes=100),
         short=short(_SHORT_ROWS),
         rates=SHORT_RATES,
     )
@@ -310,39 +323,6 @@ CIFAR100_SYMMETRIC = Recipe(
         "train.batch_size=256`."
     ),
 )
-
-
-_ASYMMETRIC_RATES = (20, 30, 40)
-_ASYMMETRIC_LOSSES = (
-    "cce",
-    "mae",
-    "gce",
-    "imae",
-    "imae_stable",
-    "imae_capped",
-    "imae_authors",
-    "sl",
-    "label_smoothing",
-    "bootstrap_hard",
-    "forward",
-    "d2l",
-)
-
-
-def asymmetric_cells(budget: str) -> tuple[Cell, ...]:
-    """Each noise rate and method."""
-    return budgeted(
-        budget,
-        noise_grid(
-            CIFAR100,
-            kind="cifar100_asymmetric",
-            rates=_ASYMMETRIC_RATES,
-            losses=_ASYMMETRIC_LOSSES,
-            num_classes=100,
-        ),
-        short=short(_SHORT_ROWS),
-        rates=SHORT_RATES,
-    )
 
 
 CIFAR100_ASYMMETRIC = Recipe(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from imae.data.sources.clothing1m import CLASSES
 from imae.methods.catalog import METHODS
-from imae.recipes.protocols import FEATURES, budgeted, method, title
+from imae.recipes.protocols import FEATURES, SHORT_PHOTOS, budgeted, method, title
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
 from imae.records.files import whole_file
 from imae.records.measures import TEST
@@ -59,21 +59,6 @@ _STRUCTURE: Settings = {
 }
 
 
-# Two processor cores cannot train ResNet-50 on photos: a small network on frozen features can.
-_SHORT: Settings = {
-    "data": {"rows": 20_000, "features": "efficientnet_lite0", "hold_out": 0.1},
-    "model": {"name": "mlp"},
-    "train": {
-        "steps": None,
-        "epochs": 40,
-        "batch_size": 64,
-        "evaluate_every": None,
-        "checkpoint_every": None,
-    },
-    "schedule": {"name": "cosine", "at": ()},
-}
-
-
 def cells(budget: str) -> tuple[Cell, ...]:
     """Each method."""
     return budgeted(
@@ -90,7 +75,7 @@ def cells(budget: str) -> tuple[Cell, ...]:
             )
             for loss in _LOSSES
         ],
-        short=_SHORT,
+        short=SHORT_PHOTOS,
     )
 
 

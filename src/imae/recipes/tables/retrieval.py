@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from imae.errors import DataError
-from imae.recipes.protocols import CIFAR100, SHORT_RATES, budgeted, method, short, title
+from imae.recipes.protocols import (
+    CIFAR100,
+    SHORT_PHOTOS,
+    SHORT_RATES,
+    budgeted,
+    method,
+    short,
+    title,
+)
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
 from imae.recipes.tables.abnormal_examples import finish as draw_disbelieved
 from imae.records.files import whole_file
@@ -150,19 +158,6 @@ _MARS_SETTINGS: Settings = {
     "machine": {"channels_last": True},
 }
 
-# Two processor cores cannot train GoogLeNet on frames: a small network on frozen features can.
-_MARS_SHORT: Settings = {
-    "data": {"rows": 20_000, "features": "efficientnet_lite0", "hold_out": 0.1},
-    "model": {"name": "mlp"},
-    "train": {
-        "steps": None,
-        "epochs": 40,
-        "batch_size": 64,
-        "evaluate_every": None,
-        "checkpoint_every": None,
-    },
-    "schedule": {"name": "cosine", "every": None},
-}
 # The data stays: a test makes a small tree of its layout.
 _MARS_TINY: Settings = {
     "train": {"steps": 3, "batch_size": 4, "evaluate_every": 3, "checkpoint_every": 3},
@@ -180,7 +175,7 @@ def mars_cells(budget: str) -> tuple[Cell, ...]:
         return tuple(
             Cell(cell.name, cell.columns, merged(cell.settings, _MARS_TINY)) for cell in tables
         )
-    return budgeted(budget, tables, short=_MARS_SHORT)
+    return budgeted(budget, tables, short=SHORT_PHOTOS)
 
 
 def write_mars(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
