@@ -4,7 +4,7 @@ from torch import nn
 
 from imae.curves import CURVES, MAE, Scale
 from imae.errors import ArgumentError
-from imae.losses import bootstrap_loss, label_smoothing_loss, normalized_cross_entropy
+from imae.losses import CappedLogits, bootstrap_loss, label_smoothing_loss, normalized_cross_entropy
 from imae.methods import METHODS, Facts, Rows, TrustedRows
 from imae.methods.catalog import CURVE_OPTIONS
 
@@ -80,6 +80,19 @@ def test_losses_of_the_whole_distribution_are_those_of_the_library():
     }
     for name, expected in kinds.items():
         torch.testing.assert_close(losses(name), expected)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS.names() if name != "imae_stable"])
+def test_every_method_takes_a_cap(name):
+    step = METHODS.build(name, cap=0.5).output()
+    assert isinstance(step, CappedLogits)
+    assert step.limit == 0.5
+
+
+def test_a_cap_that_the_classes_cannot_meet_is_refused_at_the_start():
+    method = METHODS.build("label_smoothing", cap=0.2)
+    with pytest.raises(ArgumentError, match="cap"):
+        method.start(Facts(TARGET, 4, num_epochs=2, seed=0))
 
 
 def test_an_argument_that_is_not_taken_is_refused():

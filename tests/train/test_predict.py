@@ -191,6 +191,15 @@ def test_the_best_weights_are_used_by_default(configure):
     assert (predict(run, rows, which="final").probabilities != best).any()
 
 
+@pytest.mark.parametrize("method", ["elr", "s_adaptation"])
+def test_a_cap_holds_for_methods_that_are_not_curves(configure, method):
+    arguments = {"cap": 0.6} | ({"variant": "complex"} if method == "s_adaptation" else {})
+    run = train(configure(method={"name": method, "arguments": arguments}, train={"epochs": 2}))
+    rows = np.random.default_rng(0).integers(0, 256, (20, 6, 6)).astype(np.uint8)
+    largest = predict(run, rows).probabilities.max()
+    assert 1 / 3 < largest <= 0.6 + 1e-6
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from imae.curves.catalog import CURVES
 from imae.curves.reweighted import IMAE
 from imae.losses.auto import AutoT
 from imae.losses.general import bootstrap_loss, label_smoothing_loss
+from imae.losses.margin import CappedLogits
 from imae.losses.normalized import asymmetric_mse, eps_softmax_loss, nce_mae_loss, nce_rce_loss
 from imae.methods.correction import BackwardCorrection, ForwardCorrection, SAdaptation
 from imae.methods.masking import Masking
@@ -86,196 +88,208 @@ def _imae_authors(T: float = IMAE.T) -> Method:  # type: ignore[assignment]
     return CurveMethod(AuthorsIMAE(T), normalize="batch")
 
 
-METHODS: Catalog[Method] = Catalog(
-    "method",
-    (
-        _curve_entry(
-            "imae_capped",
-            IMAE.name,
-            "IMAE, capped",
-            "IMAE with the confidence capped and T chosen in training: recommended",
-            "Wang et al., IMAE for Noise-Robust Learning, 2023; the cap and the T are ours",
-            T="auto",
-            normalize="chance",
-            cap=0.75,
-        ),
-        _curve_entry(
-            "imae_stable",
-            IMAE.name,
-            "IMAE, stable",
-            "IMAE made stable: the batch's mean weight is 1, the logits are bounded",
-            _IMAE,
-            normalize="batch",
-            bound=5.0,
-        ),
-        *(
-            _curve_entry(curve.name, curve.name, curve.title, curve.summary, curve.reference)
-            for curve in CURVES
-            if curve.name != "truncated_gce"  # as a method it prunes: see below
-        ),
-        _loss_entry(
-            "label_smoothing",
-            label_smoothing_loss,
-            "LS",
-            "cross entropy with a part of the label spread over all classes",
-            "Szegedy et al., Rethinking the Inception architecture, CVPR 2016",
-        ),
-        _loss_entry(
-            "bootstrap_soft",
-            partial(bootstrap_loss, hard=False),
-            "Boot-soft",
-            "cross entropy against a mixture of label and prediction",
-            _REED,
-        ),
-        _loss_entry(
-            "bootstrap_hard",
-            partial(bootstrap_loss, hard=True),
-            "Boot-hard",
-            "cross entropy against a mixture of label and most likely class",
-            _REED,
-            beta=0.8,
-        ),
-        _loss_entry("nce_mae", nce_mae_loss, "NCE+MAE", "normalised cross entropy with MAE", _MA),
-        _loss_entry(
-            "nce_rce",
-            nce_rce_loss,
-            "NCE+RCE",
-            "normalised cross entropy with reverse cross entropy",
-            _MA,
-        ),
-        _loss_entry(
-            "amse",
-            partial(asymmetric_mse, alpha=0.0),
-            "AMSE",
-            "squared distance from a multiple of the one-hot label",
-            _WANG_JAL,
-        ),
-        _loss_entry(
-            "jal",
-            asymmetric_mse,
-            "JAL-CE",
-            "normalised cross entropy with an asymmetric squared error",
-            _WANG_JAL,
-            alpha=1.0,
-        ),
-        _loss_entry(
-            "eps_softmax",
-            eps_softmax_loss,
-            "CE-eps+MAE",
-            "cross entropy of predictions pushed to one-hot, plus MAE",
-            "Wang et al., Epsilon-softmax, NeurIPS 2024",
-        ),
-        _entry(
-            "anl",
-            ActiveNegative,
-            "ANL-CE",
-            "normalised cross entropy with its negative, and small weights",
-            "Ye et al., Active negative loss functions, NeurIPS 2023",
-        ),
-        _entry(
-            "ogc",
-            OGC,
-            "OGC",
-            "cross entropy whose gradient is clipped as wrong rows weigh too much",
-            "Ye et al., Optimized gradient clipping for noisy label learning, AAAI 2025",
-        ),
-        _entry(
-            "imae_authors",
-            _imae_authors,
-            "IMAE, authors' code",
-            "IMAE as in the authors' code: stops at p = 1, summed weight 1",
-            "Wang et al., IMAE for Noise-Robust Learning, 2023, and its code",
-        ),
-        _entry(
-            "forward",
-            ForwardCorrection,
-            "Forward",
-            "cross entropy of the given label after a transition matrix",
-            _PATRINI,
-        ),
-        _entry(
-            "backward",
-            BackwardCorrection,
-            "Backward",
-            "cross entropy made unbiased by the inverse of a transition matrix",
-            _PATRINI,
-        ),
-        _entry(
-            "s_adaptation",
-            SAdaptation,
-            "S-adaptation",
-            "a layer after the network that learns how labels go wrong",
-            "Goldberger and Ben-Reuven, Training deep neural-networks using a noise adaptation "
-            "layer, ICLR 2017",
-        ),
-        _entry(
-            "masking",
-            Masking,
-            "Masking",
-            "a transition matrix learned under a structure that is known beforehand",
-            "Han et al., Masking: a new perspective of noisy supervision, NeurIPS 2018",
-        ),
-        _entry(
-            "truncated_gce",
-            TruncatedGCEMethod,
-            "Truncated GCE",
-            "GCE on the rows that an alternating search has not pruned",
-            "Zhang and Sabuncu, Generalized cross entropy loss, NeurIPS 2018",
-        ),
-        _entry(
-            "trimmed",
-            Trimmed,
-            "Trimmed",
-            "training on the rows of smallest loss, chosen again in rounds",
-            "Shen and Sanghavi, Iterative trimmed loss minimization, ICML 2019",
-        ),
-        _entry(
-            "co_teaching",
-            CoTeaching,
-            "Co-teaching",
-            "two networks that choose rows of small loss for each other",
-            "Han et al., Co-teaching, NeurIPS 2018",
-        ),
-        _entry(
-            "l2rw",
-            LearningToReweight,
-            "L2RW",
-            "rows weighted by how much they help rows that are trusted",
-            "Ren et al., Learning to reweight examples, ICML 2018",
-        ),
-        _entry(
-            "joint_optim",
-            JointOptim,
-            "Joint Optim.",
-            "labels replaced by averaged predictions, then learned by a new network",
-            "Tanaka et al., Joint optimization framework for noisy labels, CVPR 2018",
-        ),
-        _entry(
-            "elr",
-            ELR,
-            "ELR",
-            "cross entropy held to a moving average of each row's predictions",
-            "Liu et al., Early-learning regularization, NeurIPS 2020",
-        ),
-        _entry(
-            "d2l",
-            D2L,
-            "D2L",
-            "labels mixed with predictions once the features' dimensionality grows",
-            "Ma et al., Dimensionality-driven learning with noisy labels, ICML 2018",
-        ),
-        _entry(
-            "active_bias",
-            ActiveBias,
-            "Active Bias",
-            "cross entropy weighted by how uncertain past predictions of a row are",
-            "Chang et al., Active bias, NeurIPS 2017",
-        ),
+def _with_cap(entry: Entry[Method]) -> Entry[Method]:
+    """The entry, with an option ``cap`` if it has none: every model can be capped."""
+    if "cap" in entry.defaults:
+        return entry
+
+    def build(*, cap: float | None, **arguments: Any) -> Method:
+        method = entry.build(**arguments)
+        method.output_step = None if cap is None else CappedLogits(cap)
+        return method
+
+    return replace(entry, build=build, defaults={**entry.defaults, "cap": None})
+
+
+_ENTRIES = (
+    _curve_entry(
+        "imae_capped",
+        IMAE.name,
+        "IMAE, capped",
+        "IMAE with the confidence capped and T chosen in training: recommended",
+        "Wang et al., IMAE for Noise-Robust Learning, 2023; the cap and the T are ours",
+        T="auto",
+        normalize="chance",
+        cap=0.75,
+    ),
+    _curve_entry(
+        "imae_stable",
+        IMAE.name,
+        "IMAE, stable",
+        "IMAE made stable: the batch's mean weight is 1, the logits are bounded",
+        _IMAE,
+        normalize="batch",
+        bound=5.0,
+    ),
+    *(
+        _curve_entry(curve.name, curve.name, curve.title, curve.summary, curve.reference)
+        for curve in CURVES
+        if curve.name != "truncated_gce"  # as a method it prunes: see below
+    ),
+    _loss_entry(
+        "label_smoothing",
+        label_smoothing_loss,
+        "LS",
+        "cross entropy with a part of the label spread over all classes",
+        "Szegedy et al., Rethinking the Inception architecture, CVPR 2016",
+    ),
+    _loss_entry(
+        "bootstrap_soft",
+        partial(bootstrap_loss, hard=False),
+        "Boot-soft",
+        "cross entropy against a mixture of label and prediction",
+        _REED,
+    ),
+    _loss_entry(
+        "bootstrap_hard",
+        partial(bootstrap_loss, hard=True),
+        "Boot-hard",
+        "cross entropy against a mixture of label and most likely class",
+        _REED,
+        beta=0.8,
+    ),
+    _loss_entry("nce_mae", nce_mae_loss, "NCE+MAE", "normalised cross entropy with MAE", _MA),
+    _loss_entry(
+        "nce_rce",
+        nce_rce_loss,
+        "NCE+RCE",
+        "normalised cross entropy with reverse cross entropy",
+        _MA,
+    ),
+    _loss_entry(
+        "amse",
+        partial(asymmetric_mse, alpha=0.0),
+        "AMSE",
+        "squared distance from a multiple of the one-hot label",
+        _WANG_JAL,
+    ),
+    _loss_entry(
+        "jal",
+        asymmetric_mse,
+        "JAL-CE",
+        "normalised cross entropy with an asymmetric squared error",
+        _WANG_JAL,
+        alpha=1.0,
+    ),
+    _loss_entry(
+        "eps_softmax",
+        eps_softmax_loss,
+        "CE-eps+MAE",
+        "cross entropy of predictions pushed to one-hot, plus MAE",
+        "Wang et al., Epsilon-softmax, NeurIPS 2024",
+    ),
+    _entry(
+        "anl",
+        ActiveNegative,
+        "ANL-CE",
+        "normalised cross entropy with its negative, and small weights",
+        "Ye et al., Active negative loss functions, NeurIPS 2023",
+    ),
+    _entry(
+        "ogc",
+        OGC,
+        "OGC",
+        "cross entropy whose gradient is clipped as wrong rows weigh too much",
+        "Ye et al., Optimized gradient clipping for noisy label learning, AAAI 2025",
+    ),
+    _entry(
+        "imae_authors",
+        _imae_authors,
+        "IMAE, authors' code",
+        "IMAE as in the authors' code: stops at p = 1, summed weight 1",
+        "Wang et al., IMAE for Noise-Robust Learning, 2023, and its code",
+    ),
+    _entry(
+        "forward",
+        ForwardCorrection,
+        "Forward",
+        "cross entropy of the given label after a transition matrix",
+        _PATRINI,
+    ),
+    _entry(
+        "backward",
+        BackwardCorrection,
+        "Backward",
+        "cross entropy made unbiased by the inverse of a transition matrix",
+        _PATRINI,
+    ),
+    _entry(
+        "s_adaptation",
+        SAdaptation,
+        "S-adaptation",
+        "a layer after the network that learns how labels go wrong",
+        "Goldberger and Ben-Reuven, Training deep neural-networks using a noise adaptation "
+        "layer, ICLR 2017",
+    ),
+    _entry(
+        "masking",
+        Masking,
+        "Masking",
+        "a transition matrix learned under a structure that is known beforehand",
+        "Han et al., Masking: a new perspective of noisy supervision, NeurIPS 2018",
+    ),
+    _entry(
+        "truncated_gce",
+        TruncatedGCEMethod,
+        "Truncated GCE",
+        "GCE on the rows that an alternating search has not pruned",
+        "Zhang and Sabuncu, Generalized cross entropy loss, NeurIPS 2018",
+    ),
+    _entry(
+        "trimmed",
+        Trimmed,
+        "Trimmed",
+        "training on the rows of smallest loss, chosen again in rounds",
+        "Shen and Sanghavi, Iterative trimmed loss minimization, ICML 2019",
+    ),
+    _entry(
+        "co_teaching",
+        CoTeaching,
+        "Co-teaching",
+        "two networks that choose rows of small loss for each other",
+        "Han et al., Co-teaching, NeurIPS 2018",
+    ),
+    _entry(
+        "l2rw",
+        LearningToReweight,
+        "L2RW",
+        "rows weighted by how much they help rows that are trusted",
+        "Ren et al., Learning to reweight examples, ICML 2018",
+    ),
+    _entry(
+        "joint_optim",
+        JointOptim,
+        "Joint Optim.",
+        "labels replaced by averaged predictions, then learned by a new network",
+        "Tanaka et al., Joint optimization framework for noisy labels, CVPR 2018",
+    ),
+    _entry(
+        "elr",
+        ELR,
+        "ELR",
+        "cross entropy held to a moving average of each row's predictions",
+        "Liu et al., Early-learning regularization, NeurIPS 2020",
+    ),
+    _entry(
+        "d2l",
+        D2L,
+        "D2L",
+        "labels mixed with predictions once the features' dimensionality grows",
+        "Ma et al., Dimensionality-driven learning with noisy labels, ICML 2018",
+    ),
+    _entry(
+        "active_bias",
+        ActiveBias,
+        "Active Bias",
+        "cross entropy weighted by how uncertain past predictions of a row are",
+        "Chang et al., Active bias, NeurIPS 2017",
     ),
 )
+
+METHODS: Catalog[Method] = Catalog("method", tuple(map(_with_cap, _ENTRIES)))
 
 # ``imae.methods`` shows the class of every entry that has one: ``imae.methods.ELR``.
 __getattr__, __dir__ = exports(
     "imae.methods",
-    {entry.build.__name__: entry.build for entry in METHODS if inspect.isclass(entry.build)},
+    {entry.build.__name__: entry.build for entry in _ENTRIES if inspect.isclass(entry.build)},
 )

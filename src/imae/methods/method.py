@@ -143,6 +143,10 @@ class Method(nn.Module, ABC):
     num_networks: ClassVar[int] = 1
     learning_rate: float = 0.0  # of the step that is taken; the loop sets it
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.output_step: LogitLimit | None = None
+
     def total(self, tensor: Tensor) -> Tensor:
         """Sum of a tensor over all ranks; the tensor itself before ``start``."""
         return self.facts.total(tensor) if hasattr(self, "facts") else tensor
@@ -157,15 +161,21 @@ class Method(nn.Module, ABC):
         A cap on the confidence is such a step. It belongs to the network: ``Rows.logits`` have
         passed it, and so have evaluation, predictions and exports.
         """
-        return None
+        return self.output_step
 
     def shown(self) -> dict[str, float]:
         """Numbers of its own for each row of the history, such as a T that follows the training."""
         return {}
 
     def start(self, facts: Facts) -> None:
-        """Prepares for a run: here a memory gets its size."""
+        """Prepares for a run: here a memory gets its size.
+
+        Raises:
+            ArgumentError: If a cap cannot be met with this number of classes.
+        """
         self.facts = facts
+        if isinstance(self.output_step, CappedLogits):
+            self.output_step(torch.zeros(1, facts.num_classes))
 
     def restart(self) -> Restart | None:
         """When new networks are to be trained, if ever; called once, after ``start``."""
@@ -317,18 +327,9 @@ class CurveMethod(Method):
         self.curve = self._shaped(IMAE(0.0) if isinstance(curve, AutoT) else curve)
         self.normalize = normalize
 
-    def output(self) -> LogitLimit | None:
-        """The cap or the bound."""
-        return self.output_step
-
     def shown(self) -> dict[str, float]:
         """T, if it follows the training."""
         return {} if self.auto is None else {"T": float(self.auto.T)}
-
-    def start(self, facts: Facts) -> None:
-        """Checks that the cap can be met with this number of classes."""
-        super().start(facts)
-        check_output_step(self.output_step, facts.num_classes)
 
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row, shape (B,)."""
@@ -410,16 +411,6 @@ def output_step(*, cap: float | None, bound: float | None) -> LogitLimit | None:
     if cap is not None:
         return CappedLogits(cap)
     return None if bound is None else BoundedLogits(bound)
-
-
-def check_output_step(step: LogitLimit | None, num_classes: int) -> None:
-    """Raises if the cap of a step cannot be met with so many classes.
-
-    Raises:
-        ArgumentError: If so.
-    """
-    if isinstance(step, CappedLogits):
-        step(torch.zeros(1, num_classes))
 
 
 @final

@@ -12,7 +12,6 @@ from imae.curves.classic import GCE
 from imae.errors import check_choice, check_interval
 from imae.losses.functional import NORMALIZATIONS
 from imae.losses.margin import (
-    LogitLimit,
     batch_weight,
     chance_weight,
     margin,
@@ -20,7 +19,7 @@ from imae.losses.margin import (
     value_at_margin,
     weight_at_margin,
 )
-from imae.methods.method import Facts, Method, Rows, check_output_step, is_renewal, output_step
+from imae.methods.method import Facts, Method, Rows, is_renewal, output_step
 
 
 @final
@@ -92,14 +91,9 @@ class Trimmed(Method):
         self.every = every
         self.normalize = normalize
 
-    def output(self) -> LogitLimit | None:
-        """The cap or the bound."""
-        return self.output_step
-
     def start(self, facts: Facts) -> None:
         """Keeps every row."""
         super().start(facts)
-        check_output_step(self.output_step, facts.num_classes)
         self.register_buffer("is_kept", torch.ones_like(facts.labels, dtype=torch.bool))
 
     def forward(self, rows: Rows) -> Tensor:

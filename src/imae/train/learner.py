@@ -56,7 +56,8 @@ class Learner(nn.Module):
         if not method.needs_features:
             outputs = _only_logits
         else:
-            outputs = outputs_of_call if sharded else _features_and_logits
+            is_called = sharded or method.output() is not None
+            outputs = outputs_of_call if is_called else _features_and_logits
         self._outputs = torch.compile(outputs) if compiled else outputs
         self.logits: Tensor | None = None
         self.margin: Tensor | None = None
