@@ -169,9 +169,17 @@ def test_given_parameters_are_not_searched(search):
     ("options", "said"),
     [
         ({"trials": 0}, "trials must be at least 1, got 0"),
-        ({"minutes": 0}, "minutes must be positive, got 0"),
-        ({"minutes": float("nan")}, "minutes must be positive"),
+        ({"trials": "x"}, "trials must be an integer"),
+        ({"minutes": 0}, "minutes must be"),
+        ({"minutes": float("nan")}, "minutes must be"),
+        ({"minutes": "x"}, "minutes must be"),
         ({"lr": (0.2, 0.1)}, "lr must be a range"),
+        ({"lr": (0.1, float("inf"))}, "lr must be a range"),
+        ({"lr": 0.1}, "lr must be a range"),
+        ({"lr": (1, 2, 3)}, "lr must be a range"),
+        ({"losses": "cce"}, "cce leaves nothing to search"),
+        ({"clean_validation": 5}, "clean_validation must be a path"),
+        ({"storage": 5}, "storage must be the address"),
         ({"losses": ["cce"]}, "cce leaves nothing to search"),
         ({"losses": ["imea"]}, "imea"),
         ({"storage": "postgresql://ann:secret@127.0.0.1:1/x"}, r"ann:\*\*\*@127.0.0.1:1/x"),
@@ -218,6 +226,34 @@ def test_a_search_on_other_data_or_settings_is_refused(search, rows, tmp_path):
     url = f"sqlite:///{tmp_path / 'search' / 'search.db'}"
     with pytest.raises(ArgumentError, match="holds a search with other data"):
         search(trials=1, storage=url, out="moved")
+
+
+def test_other_clean_rows_and_other_parts_are_refused(search, rows):
+    clean = rows.with_name("clean.npz")
+    search(trials=1, clean_validation=clean)
+    content = dict(np.load(clean))
+    np.savez(clean, x=content["x"] + 1, y=content["y"])
+    with pytest.raises(ArgumentError, match="holds a search with other clean labels"):
+        search(trials=2, clean_validation=clean)
+    search(trials=1, out="plain")
+    settings = {"data": {"name": str(rows), "hold_out": 0.3, "balanced": 5}}
+    with pytest.raises(ArgumentError, match="holds a search with other settings"):
+        search(settings, trials=2, out="plain")
+
+
+def test_a_storage_that_cannot_be_used_leaves_no_claim(search, tmp_path):
+    with pytest.raises(ArgumentError, match="cannot be used"):
+        search(trials=1, storage="postgresql://ann@127.0.0.1:1/x")
+    assert len(search({"seed": 6}, trials=1).trials) == 1
+
+
+def test_the_rows_of_a_validation_part_are_counted(search, rows, tmp_path):
+    content = dict(np.load(rows))
+    split = np.array(["train", "train", "validation"] * 30)
+    np.savez(tmp_path / "parts.npz", **content, split=split)
+    outcome = search({"data": {"name": str(tmp_path / "parts.npz")}}, trials=2)
+    assert outcome.best.num_rows == 30
+    assert outcome.standard_error < 0.1
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone(search, tmp_path):

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -53,13 +54,13 @@ class Space:
         Raises:
             ArgumentError: If so, or if nothing is left to search.
         """
-        if self.lr is not None and not 0 < self.lr[0] < self.lr[1]:
+        if self.lr is not None and not _is_range(self.lr):
             raise ArgumentError(f"lr must be a range such as 0.005:0.2, got {self.lr}")
         ranges = [_ranges(loss).keys() - self.fixed.keys() for loss in self.losses]
         if len(self.losses) == 1 and self.lr is None and not ranges[0]:
             raise ArgumentError(
-                f"{self.losses[0]} leaves nothing to search: it has no T and no cap; give several "
-                "losses or a range of the learning rate"
+                f"{self.losses[0]} leaves nothing to search: its parameters are given or it has "
+                "none; give several losses or a range of the learning rate"
             )
 
     @property
@@ -103,6 +104,12 @@ class Space:
         return values
 
 
+def _is_range(lr: object) -> bool:
+    if not isinstance(lr, tuple | list) or len(lr) != 2:
+        return False
+    return all(isinstance(each, int | float) for each in lr) and 0 < lr[0] < lr[1] < math.inf
+
+
 def _ranges(loss: str) -> dict[str, tuple[float, float, float]]:
     """Lowest and highest value and the step of each parameter of a loss that is searched."""
     defaults = METHODS.find(loss).defaults
@@ -129,11 +136,14 @@ class CleanRows:
     """
 
     def __init__(self, path: str | os.PathLike[str], data: Data, config: Config) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError(f"clean_validation must be a path, got {path!r}")
         self.path = os.fspath(path)
         if self.path == config.data.name:
             raise ArgumentError(f"{self.path}: is the data itself, whose labels may be wrong")
         rows, _ = load_unscaled(self.path, **config.data.options)
         self.labels: dict[str, int] = {}
+        inputs = []
         for split in rows.splits().values():
             unknown = [name for name in split.class_names if name not in data.class_names]
             if unknown:
@@ -141,11 +151,12 @@ class CleanRows:
                     f"{self.path}: has the class {unknown[0]!r}, which {config.data.name} has not"
                 )
             number = [data.class_names.index(name) for name in split.class_names]
+            inputs.append(split.inputs.content_hash())
             ids = map(str, split.row_ids.tolist())
             self.labels |= dict(zip(ids, (number[each] for each in split.labels), strict=True))
         if not self.labels:
             raise DataError(f"{self.path}: has no rows")
-        listed = json.dumps(sorted(self.labels.items()))
+        listed = json.dumps([inputs, sorted(self.labels.items())])
         self.digest = hashlib.sha256(listed.encode()).hexdigest()
 
     def accuracy(self, run: Run) -> float:
@@ -164,6 +175,7 @@ class Objective:
         folder: Folder of the search.
         clean: Rows with labels that are right, if there are any.
         deadline: When to stop, on the clock of ``time.monotonic``.
+        num_validation: Rows of the data's own validation part, if it is what is measured on.
     """
 
     def __init__(
@@ -173,9 +185,11 @@ class Objective:
         folder: Path,
         clean: CleanRows | None,
         deadline: float | None,
+        num_validation: int | None = None,
     ) -> None:
         self.base, self.space, self.folder = base, space, folder
         self.clean, self.deadline = clean, deadline
+        self.num_validation = num_validation
         self.number: int | None = None
 
     def __call__(self, trial: "optuna.Trial") -> float:
@@ -221,7 +235,8 @@ class Objective:
             predicted = run.folder.held_dynamics(int(epoch)).predicted
             packed = np.packbits(predicted == held.given).tobytes()
             trial.set_user_attr("hits", base64.b64encode(packed).decode())
-        trial.set_user_attr("num_held_out", None if held is None else len(held.given))
+        number = self.num_validation if held is None else len(held.given)
+        trial.set_user_attr("num_held_out", number)
         trial.set_user_attr("held_out", best[HELD_OUT.key])
         trial.set_user_attr("fitted", best.get("train_accuracy"))
         trial.set_user_attr("epoch", epoch)
