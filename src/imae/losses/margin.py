@@ -18,7 +18,8 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
 
         m = z_y - logsumexp_{j != y} z_j, so that p_y = sigmoid(m)
 
-    Computed from the other logits only, so it stays exact where the probability rounds to 1.
+    Computed from the other logits only, so it stays exact where the probability rounds to 1, and
+    from differences of logits, so that a constant added to all of them changes nothing.
 
     Args:
         logits: Unnormalised scores, shape (N, C) or (N, C, d1, ..., dK), any float dtype.
@@ -26,7 +27,7 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
 
     Returns:
         Margins, shape of ``target``, dtype of ``logits``: +inf where no other class has a
-        finite logit (as with one class), NaN where a logit is NaN or +inf.
+        finite logit (as with one class), NaN where a logit is NaN or +inf or all are -inf.
 
     Examples:
         >>> margin(torch.tensor([[20.0, 0.0, 0.0]]), torch.tensor([0]))
@@ -39,12 +40,12 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     shift = others.detach().amax(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)
     total = (others - shift).exp().sum(1, keepdim=True)
     has_no_rival = total == 0
-    rest = shift + total.masked_fill(has_no_rival, 1).log()
     # A gap beyond the float range is the largest number: +inf is kept for a label without rival.
     # What is beyond is taken off as a constant, so that the gradient passes; +inf becomes NaN.
-    half = (own / 2 - rest / 2 - torch.finfo(logits.dtype).max / 2).detach()
-    m = own - 2 * half.clamp(min=0) - rest
-    return m.masked_fill(has_no_rival & own.isfinite(), math.inf).squeeze(1)
+    half = (own / 2 - shift / 2 - torch.finfo(logits.dtype).max / 2).detach()
+    m = own - 2 * half.clamp(min=0) - shift - total.masked_fill(has_no_rival, 1).log()
+    certain = own.detach() * 0 + math.inf  # NaN unless the label's logit is finite
+    return torch.where(has_no_rival, certain, m).squeeze(1)
 
 
 def margins(logits: Tensor) -> Tensor:
