@@ -209,6 +209,8 @@ def precise(logits: Tensor) -> Tensor:
 
 # Up to this length the squares of a vector can be summed in float32.
 _SAFE_LENGTH = 1e18
+# Up to this mean a row that it is taken off is centred to 1e-6.
+_LARGE_MEAN = 16.0
 
 
 def cap_logits(logits: Tensor, cap: float) -> Tensor:
@@ -257,12 +259,27 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
     rivals = (number - 1).clamp(min=1).to(wide.dtype)
     margin = math.log(cap) - math.log1p(-cap) + rivals.log()
     norm = (margin * (rivals / (rivals + 1)).sqrt()).clamp(min=0)
-    unit, largest = _scaled(wide.masked_fill(is_impossible, 0), dim)
+    near = wide - _offset(wide, is_impossible, dim)
+    unit, largest = _scaled(near.masked_fill(is_impossible, 0), dim)
     unit = (unit - unit.sum(dim, keepdim=True) / number).masked_fill(is_impossible, 0)
-    capped = _shortened(unit, largest, norm, dim, otherwise=unit * largest)
-    capped = torch.where(number == 2, _saturated(unit, largest, norm, dim), capped)
+    centred = unit * largest
+    capped = _shortened(unit, largest, norm, dim, otherwise=centred)
+    capped = torch.where(number == 2, _saturated(centred, norm), capped)
     capped = capped.masked_fill(is_impossible, -math.inf)
     return capped.to(logits.dtype)
+
+
+# Logits this many times as large as their differences are moved to 0 before they are centred.
+_FAR = 64.0
+
+
+def _offset(logits: Tensor, is_impossible: Tensor, dim: int) -> Tensor:
+    """The largest logit of rows far from 0, whose differences a division would round; else 0."""
+    logits = logits.detach()
+    top = logits.masked_fill(is_impossible, -math.inf).amax(dim, keepdim=True)
+    bottom = logits.masked_fill(is_impossible, math.inf).amin(dim, keepdim=True)
+    is_far = top.abs() / _FAR > top - bottom
+    return torch.where(is_far & top.isfinite(), top, torch.zeros_like(top))
 
 
 def largest_norm(cap: float, num_classes: int) -> float:
@@ -294,7 +311,10 @@ def capped(logits: Tensor, cap: float) -> tuple[Tensor, Tensor]:
     """``cap_logits`` for ordinary logits, and the factor of each row, 1 below the cap."""
     norm = largest_norm(cap, logits.shape[1])
     logits = precise(logits)
-    centred = logits - logits.mean(1, keepdim=True)
+    mean = logits.mean(1, keepdim=True)
+    centred = logits - mean
+    if torch.linalg.vector_norm(mean, math.inf).item() > _LARGE_MEAN:  # its rounding is left over
+        centred.sub_(centred.mean(1, keepdim=True))
     length = torch.linalg.vector_norm(centred, dim=1, keepdim=True)
     factor = length.reciprocal_().mul_(norm).clamp_(max=1)
     return centred.mul_(factor), factor
@@ -354,16 +374,26 @@ def _scaled(vector: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 def _shortened(unit: Tensor, scale: Tensor, norm: Tensor, dim: int, *, otherwise: Tensor) -> Tensor:
     """The vector of this norm in a direction where ``unit * scale`` is longer."""
-    length = torch.linalg.vector_norm(unit, dim=dim, keepdim=True)
-    is_long = scale * length.detach() > norm
-    shortened = unit * (norm / length.masked_fill(~is_long, 1))
-    return torch.where(is_long | scale.isinf(), shortened, otherwise)
+    is_long = scale * torch.linalg.vector_norm(unit.detach(), dim=dim, keepdim=True) > norm
+    # The length of a vector of zeros has no second derivative.
+    length = torch.linalg.vector_norm(unit.masked_fill(~is_long, 1), dim=dim, keepdim=True)
+    return torch.where(is_long | scale.isinf(), unit * (norm / length), otherwise)
 
 
-def _saturated(unit: Tensor, scale: Tensor, norm: Tensor, dim: int) -> Tensor:
-    """The vector ``unit * scale`` of length r, at the length r norm / sqrt(r^2 + norm^2)."""
-    squares = unit.square().sum(dim, keepdim=True) + (norm / scale).square()
-    return unit * (norm * squares.masked_fill(squares == 0, 1).rsqrt())
+def _saturated(centred: Tensor, norm: Tensor) -> Tensor:
+    """Two opposite numbers, a vector of length r, at the length r norm / sqrt(r^2 + norm^2).
+
+    Each of them is ``norm / sqrt(2)`` times ``t / sqrt(1 + t^2)`` with t its ratio to that limit,
+    whose derivative ``(1 + t^2)^(-3/2)`` is exact by either form in its half.
+    """
+    limit = norm / math.sqrt(2)
+    t = centred / limit.masked_fill(limit == 0, 1)
+    is_large = t.abs() > 1
+    small = t.masked_fill(is_large, 0)
+    inverse = t.masked_fill(~is_large, 1).reciprocal()
+    of_small = small * (1 + small.square()).rsqrt()
+    of_large = t.detach().sign() * (1 + inverse.square()).rsqrt()
+    return limit * torch.where(is_large, of_large, of_small)
 
 
 class LogitLimit(nn.Module):
