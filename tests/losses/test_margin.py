@@ -133,6 +133,22 @@ def test_value_at_margin_differentiates_twice_in_both_modes(curve):
     assert torch.autograd.gradgradcheck(lambda m: value_at_margin(m, curve), m)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own forward mode
+def test_value_at_margin_differentiates_forward_more_than_once(curve):
+    m = torch.linspace(-6.05, 6.0, 7, dtype=torch.float64)
+
+    def total(each):
+        return value_at_margin(each, curve).sum()
+
+    def slope(each):
+        return curve.slope(each).sum()
+
+    jacfwd, jacrev = torch.func.jacfwd, torch.func.jacrev
+    torch.testing.assert_close(jacfwd(jacfwd(total))(m), jacrev(jacrev(total))(m))
+    third = jacfwd(jacfwd(jacfwd(total)))(m).sum((1, 2))
+    torch.testing.assert_close(third, jacrev(jacrev(slope))(m).sum(1))
+
+
 def test_weight_at_margin_has_no_gradient(curve):
     m = torch.tensor([-3.0, 0.7, INF], requires_grad=True)
     weight = weight_at_margin(m, curve)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from imae.curves.curve import Curve
 from imae.errors import check_interval
@@ -96,8 +97,10 @@ class _ValueAtMargin(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
         (m,) = ctx.saved_tensors
-        slope: Tensor = ctx.curve.slope(m)
-        return tangent * slope
+        # Torch turns forward differentiation off in here, for outer levels too.
+        with forward_ad._set_fwd_grad_enabled(True):
+            slope: Tensor = ctx.curve.slope(forward_ad.unpack_dual(m).primal)
+            return tangent * slope
 
 
 def value_at_margin(m: Tensor, curve: Curve) -> Tensor:
