@@ -46,8 +46,21 @@ def test_a_real_table_is_taken(tmp_path):
     missing = table.values[:, 1] > 0
     assert missing[:6].tolist() == [False, True, True, False, False, False]
     assert (table.values[missing, 0] == table.values[1, 0]).all()
-    assert "column 'customer' has 30 different words in 30 rows, as ids do" in data.notes[0]
-    assert any(note == "column 'row' counts the rows and is not used" for note in data.notes)
+    assert (
+        "'customer' is not used: it has 30 different words in 30 rows, as ids do" in data.notes[0]
+    )
+    counting = "column 'row' is not used: it counts the rows; if it names the rows, give it with"
+    assert f"{counting} id_column (--id-column)" in data.notes
+    assert dict(data.columns) == {
+        "row": "not used: counts the rows",
+        "customer": "not used: has 30 different words in 30 rows, as ids do",
+        "age": "number, 10 cells empty",
+        "colour": "category of 3 words, 5 cells empty",
+        "joined": "date, 5 cells empty",
+        "member": "category of 2 words",
+        "label": "label",
+    }
+    assert dict(load(path, drop=["age"]).columns)["age"] == "not used: left out"
     assert any("column 'age' has 10 empty cells of 30" in note for note in data.notes)
     assert describe(data) == (
         "customers: 30 training rows; 2 classes (no 15, yes 15); columns age (number), "

@@ -147,14 +147,24 @@ def _train(content: dict[str, Any], *, dry_run: bool) -> None:
     _report(run.path, run.result)
 
 
+_COLUMNS = 100  # of a table that --dry-run lists
+
+
 def _show_plan(config: Any) -> None:
     from imae.train.loop import plan
 
     planned = plan(config)
+    console = Console()
+    if planned.columns:
+        columns = Table("column", "used as", title="What would be read")
+        for name, use in planned.columns[:_COLUMNS]:
+            columns.add_row(escape(name), escape(use))
+        print_table(columns, console)
+        if len(planned.columns) > _COLUMNS:
+            typer.echo(f"and {len(planned.columns) - _COLUMNS} more columns")
     table = Table("setting", "value", title="What would run")
     for key, value in planned.settings.items():
         table.add_row(key, escape(value))
-    console = Console()
     print_table(table, console)
     console.print(
         f"{planned.num_rows} rows to train on, {planned.num_parameters:,} parameters, "

@@ -98,9 +98,18 @@ class Roles:
         named = (self.label, self.row_id, self.clean_label, self.split, self.path, self.text)
         return [name for name in named if name is not None]
 
-    def numbers(self) -> list[str]:
-        """Columns that are read as numbers, the weight last."""
-        return [*self.features, *([] if self.weight is None else [self.weight])]
+    def uses(self) -> dict[str, str]:
+        """What each column other than the features is used as, by its name."""
+        used = {
+            self.label: "label",
+            self.row_id: "row id",
+            self.clean_label: "true label, not trained on",
+            self.split: "part of the data",
+            self.weight: "weight of the row",
+            self.path: "path of an image",
+            self.text: "text",
+        }
+        return {name: use for name, use in used.items() if name is not None}
 
 
 def find_roles(
