@@ -84,3 +84,11 @@ def test_many_columns_are_not_all_listed():
 def test_a_column_is_asked_for_by_its_name():
     with pytest.raises(ArgumentError, match="by name, got 2"):
         find_roles(Header("0", "1", "2"), label_column=2)
+
+
+def test_a_missing_label_column_is_looked_for_among_the_last_columns():
+    names = [f"feature{number}" for number in range(30)]
+    with pytest.raises(DataError) as caught:
+        find_roles(Header("x" * 50, *names, "diagnosis"))
+    assert f"'{'x' * 39}…', 'feature0'" in str(caught.value)
+    assert "..., 'feature28', 'feature29', 'diagnosis'" in str(caught.value)

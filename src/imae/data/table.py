@@ -84,6 +84,8 @@ def load_manifest(
     if len(values[roles.label]) == 0:
         raise DataError(f"{path}: has a header and no rows")
     notes: list[str] = []
+    if file.decimal == ",":
+        notes.append("cells are separated by semicolons, so a comma in a number is its point")
     uses = roles.uses()
     inputs: Inputs
     if roles.path is not None:
@@ -134,11 +136,13 @@ def read_features(
         found, matrix = file.read(values, [*features, *numbers])
         table = np.ascontiguousarray(matrix[:, : len(features)])
         return found, matrix[:, len(features) :], Table(table, columns=tuple(features))
-    except CellError as error:
+    except CellError:
         if not features:
             raise
         found, matrix = file.read([*values, *features], numbers)
-        raw = tuple(as_column(name, found.pop(name), error) for name in features)
+        raw = tuple(
+            as_column(name, found.pop(name), file.place, decimal=file.decimal) for name in features
+        )
         return found, matrix, RawTable(raw)
 
 
