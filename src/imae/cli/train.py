@@ -291,17 +291,16 @@ def tune(
 
 
 def _show(outcome: "Outcome") -> None:
-    from imae.tune.outcome import short
+    from imae.tune.outcome import setting_words
 
-    table = Table("trial", "settings", "clean labels" if outcome.is_clean else "held-out labels")
+    measured = "clean labels" if outcome.is_clean else "held-out labels"
+    table = Table("trial", "settings", measured, "status")
     ranked = sorted(outcome.trials, key=lambda each: (-(each.accuracy or 0), each.number))
     for trial in dict.fromkeys([outcome.chosen, *ranked[:_SHOWN]]):
-        words = [
-            f"{key.rpartition('.')[2]} {short(value)}" for key, value in trial.settings.items()
-        ]
         mark = " (chosen)" if trial is outcome.chosen else ""
-        accuracy = "stopped early" if trial.accuracy is None else f"{trial.accuracy:.1%}"
-        table.add_row(f"{trial.number}{mark}", ", ".join(words), accuracy)
+        accuracy = "-" if trial.accuracy is None else f"{trial.accuracy:.1%}"
+        words = setting_words(trial.settings)
+        table.add_row(f"{trial.number}{mark}", words, accuracy, trial.status)
     print_table(table)
     for line in outcome.lines():
         typer.echo(line)

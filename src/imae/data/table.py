@@ -85,7 +85,7 @@ def load_manifest(
         raise DataError(f"{path}: has a header and no rows")
     notes: list[str] = []
     if file.decimal == ",":
-        notes.append("cells are separated by semicolons, so a comma in a number is its point")
+        notes.append("cells are separated by semicolons, so 17,5 is read as 17.5")
     uses = roles.uses()
     inputs: Inputs
     if roles.path is not None:
