@@ -59,6 +59,7 @@ class Prepared:
         planted: Rows whose label in ``train`` was drawn wrong, under their given labels.
         is_held_out: Whether ``validation`` was taken from the training rows of the data.
         content: Hash of the content of each part of the data.
+        columns: Of a table, each column and what it is used as.
     """
 
     train: Split
@@ -70,6 +71,7 @@ class Prepared:
     planted: Split | None = None
     is_held_out: bool = False
     content: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[tuple[str, str], ...] = ()
 
     @property
     def unseen(self) -> tuple[Split, ...]:
@@ -203,6 +205,7 @@ def prepare(
         planted=planted,
         is_held_out=is_held_out,
         content=rows.content,
+        columns=data.columns,
     )
     return prepared if rows.is_scaled else _scaled(prepared, settings.name)
 
