@@ -14,9 +14,9 @@ from imae.data.encoding import (
     ColumnEncoding,
     RawColumn,
     RawTable,
-    as_category,
     as_column,
-    as_dates,
+    fit_encoding,
+    read_as,
 )
 from imae.data.features import Table, hash_text
 from imae.data.image_files import ImageFiles, confined_names
@@ -117,9 +117,25 @@ def load_manifest(
         weights=None if weights is None else weights.astype(np.float32),
     )
     splits = as_texts(values[roles.split]) if roles.split else None
-    data = assemble(divide(columns, splits), name=path.stem).with_notes(*notes)
+    data = assemble(divide(columns, splits), name=path.stem)
+    data = data.with_notes(*notes, *_doubtful_parts(data))
     described = tuple((name, uses.get(name, "not used: left out")) for name in file.names)
     return replace(data, columns=described)
+
+
+def _doubtful_parts(data: Data) -> list[str]:
+    """What the validation and test rows of a table have that its training rows have not."""
+    train = data.train.inputs
+    if not isinstance(train, RawTable):
+        return []
+    others = {part: split.inputs for part, split in data.splits().items() if part != "train"}
+    return [
+        f"{part} rows: {doubt}"
+        for part, table in others.items()
+        if isinstance(table, RawTable)
+        for encoding, column in zip(fit_encoding(train), table.columns, strict=True)
+        for doubt in encoding.doubts(column)
+    ]
 
 
 def read_features(
@@ -163,17 +179,17 @@ def read_encoded(
     else:
         for index, name in enumerate(names["number"]):
             columns[name] = RawColumn(name, "number", table.values[:, index].astype(np.float64))
-    for name in names["date"]:
-        columns[name] = as_dates(name, found[name]) or as_category(name, found[name])
-    for name in names["category"]:
-        columns[name] = as_category(name, found[name])
     for each in encodings:
+        if each.kind != "number":
+            columns[each.name] = read_as(each, found[each.name], where=str(file.path))
+            continue
         column = columns[each.name]
         is_empty = column.num_missing == len(column.values)
-        if column.kind != each.kind and not is_empty:
+        if column.kind != "number" and not is_empty:
+            example = f", for example {column.words[0]!r}" if column.words else ""
             raise DataError(
-                f"{file.path}: column {each.name!r} was a {each.kind} in training and is a "
-                f"{column.kind} here, for example {column.words[0]!r}"
+                f"{file.path}: column {each.name!r} was a number in training and is a "
+                f"{column.kind} here{example}"
             )
     return found, RawTable(tuple(columns[each.name] for each in encodings))
 
@@ -223,6 +239,7 @@ def _feature_inputs(
         if problem is None:
             useful.append(column)
     for column in useful:
+        notes += [] if column.note is None else [column.note]
         if column.num_missing:
             notes.append(
                 f"column {column.name!r} has {column.num_missing} empty cells of "
