@@ -172,6 +172,11 @@ def _fail(*problems: str, code: int = 2) -> int:
     return code
 
 
+NOISE = typer.Option(None, "--noise", help="Noise to add, such as symmetric:0.4.")
+ROOT = typer.Option(None, "--root", help="Folder that holds a named data set.")
+LABELS = typer.Option(
+    None, "--labels", help="File of given labels by row id, in place of those in DATA."
+)
 LABEL_COLUMN = typer.Option(
     None, "--label-column", help="Column of the labels, for a table.", rich_help_panel="Data"
 )
@@ -201,6 +206,18 @@ def data_flags(
     """The same as settings of a run."""
     given = column_options(label_column, id_column, drop)
     return {f"data.options.{name}": value for name, value in given.items()}
+
+
+def column_words(options: Mapping[str, Any]) -> list[str]:
+    """Words of the command line that stand for options of ``imae.data.load``."""
+    words: list[str] = []
+    for name, value in options.items():
+        if name in ("label_column", "id_column", "drop"):
+            for column in [value] if isinstance(value, str) else value:
+                words += [f"--{name.replace('_', '-')}", column]
+        else:
+            words += ["--set", f"data.options.{name}={value}"]
+    return words
 
 
 OVERWRITE = typer.Option(False, "--overwrite", help="Replace files that exist.")

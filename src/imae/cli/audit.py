@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imae.cli.app import print_table
+from imae.cli.app import (
+    DROP,
+    ID_COLUMN,
+    LABEL_COLUMN,
+    LABELS,
+    NOISE,
+    ROOT,
+    data_flags,
+    gather_settings,
+    print_table,
+)
 from imae.cli.review import (
     apply,
     check,
@@ -68,10 +78,12 @@ def run(
     ),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over DATA."),
     seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
-    labels: Path | None = typer.Option(
-        None, help="File of given labels by row id, in place of those in DATA."
-    ),
-    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    noise: str | None = NOISE,
+    labels: Path | None = LABELS,
+    root: Path | None = ROOT,
+    label_column: str | None = LABEL_COLUMN,
+    id_column: str | None = ID_COLUMN,
+    drop: list[str] | None = DROP,
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`."
     ),
@@ -89,13 +101,15 @@ def run(
     flags = {
         "data.root": root,
         "data.labels": labels,
+        **data_flags(label_column, id_column, drop),
+        "noise": noise,
         "train.epochs": epochs,
         "seed": seed,
         "out": out,
     }
     if probabilities is not None:
         with _warnings_as_lines():
-            folder, found = _from_probabilities(target, probabilities, flags, precision)
+            folder, found = _from_probabilities(target, probabilities, flags, settings, precision)
     else:
         path = _trained(target, flags, features, settings)
         if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
@@ -122,7 +136,6 @@ def _trained(
 ) -> Path:
     """The folder of the finished run of this data, trained now if need be."""
     from imae.audit.sources import T
-    from imae.cli.app import gather_settings
     from imae.records import RunFolder
     from imae.train import build_config, resume, train
 
@@ -141,7 +154,8 @@ def _trained(
     if config.out is not None and RunFolder(config.out).exists():
         before = build_config(RunFolder(config.out).config())
         kept = {"own_validation": before.data.own_validation}
-        if before.data != config.data.model_copy(update=kept):
+        labels = [(each.noise, each.noise_map, each.noise_exact) for each in (before, config)]
+        if before.data != config.data.model_copy(update=kept) or labels[0] != labels[1]:
             raise ArgumentError(
                 f"--out {config.out}: holds a run on other data or labels; choose another folder"
             )
@@ -163,7 +177,11 @@ def _from_run(path: Path, features: str | None, precision: float | None) -> "Aud
 
 
 def _from_probabilities(
-    target: str, file: Path, flags: Mapping[str, object], precision: float | None
+    target: str,
+    file: Path,
+    flags: Mapping[str, object],
+    settings: list[str] | None,
+    precision: float | None,
 ) -> tuple[Any, "Audit"]:
     from imae.audit.audit import audit as find_wrong
     from imae.audit.sources import labelled_rows, read_probabilities
@@ -175,8 +193,10 @@ def _from_probabilities(
     folder = RunFolder(Path(str(out)))
     if folder.exists():
         raise ArgumentError(f"--out {out}: holds a run; choose another folder")
-    texts = {key: flags[f"data.{key}"] for key in ("root", "labels")}
-    data = {"name": target} | {key: str(value) for key, value in texts.items() if value is not None}
+    content = gather_settings(None, settings, {**flags, "data.name": target})
+    if content.get("noise") is not None:
+        raise ArgumentError("noise is added in training, and --probabilities needs no training")
+    data = content["data"]
     rows = labelled_rows(data)
     found = find_wrong(
         read_probabilities(file, rows),

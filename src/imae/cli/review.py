@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from imae.cli.app import column_words
 from imae.errors import ArgumentError, ImaeError
 
 if TYPE_CHECKING:
@@ -184,7 +186,7 @@ def _settings(run: Path) -> Mapping[str, Any]:
 
 
 def _data_arguments(run: Path) -> str:
-    """What follows `imae train` to train on the same rows: the data, and the features of photos."""
+    """What follows `imae train` to train on the same rows: the data, its columns and features."""
     from imae.report.formats import printable
 
     try:
@@ -192,8 +194,10 @@ def _data_arguments(run: Path) -> str:
         name = printable(data["name"])
     except (ImaeError, KeyError, TypeError):
         return "DATA"
-    features = data.get("features")
-    return f"{name} --features {printable(features)}" if features else name
+    words = column_words(data.get("options") or {})
+    if data.get("features"):
+        words += ["--features", data["features"]]
+    return " ".join([name, *(shlex.quote(printable(word)) for word in words)])
 
 
 def _previews(run: Path) -> "Previewer":
