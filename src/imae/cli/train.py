@@ -13,6 +13,9 @@ from imae.cli.app import (
     DROP,
     ID_COLUMN,
     LABEL_COLUMN,
+    LABELS,
+    NOISE,
+    ROOT,
     data_flags,
     gather_settings,
     print_table,
@@ -41,10 +44,8 @@ def train(
         None, help="Largest probability that the model gives to a class."
     ),
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
-    noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
-    labels: Path | None = typer.Option(
-        None, help="File of given labels by row id, in place of those in DATA."
-    ),
+    noise: str | None = NOISE,
+    labels: Path | None = LABELS,
     seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
@@ -64,7 +65,7 @@ def train(
         show_default="ddp",
         help="Of several processes each has the whole network (ddp) or a part (fsdp).",
     ),
-    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,
     drop: list[str] | None = DROP,
@@ -233,17 +234,15 @@ def tune(
     ),
     study: str = typer.Option("imae", help="Name of the search in the database."),
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
-    noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
-    labels: Path | None = typer.Option(
-        None, help="File of given labels by row id, in place of those in DATA."
-    ),
+    noise: str | None = NOISE,
+    labels: Path | None = LABELS,
     seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
     features: str | None = typer.Option(
         None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
     ),
-    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,
     drop: list[str] | None = DROP,

@@ -49,6 +49,21 @@ def shorten(text: str, *, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def shorten_middle(text: str, *, limit: int) -> str:
+    """The text, or its beginning and its end if it has more than ``limit`` characters.
+
+    Of a path or an id it is the end that tells rows apart.
+
+    Examples:
+        >>> shorten_middle("train/t-shirt/0a1b2c.jpg", limit=13)
+        'train/…2c.jpg'
+    """
+    if len(text) <= limit:
+        return text
+    end = limit // 2
+    return text[: limit - 1 - end] + "…" + text[len(text) - end :]
+
+
 def thin(items: Sequence[Item], *, limit: int) -> list[Item]:
     """At most ``limit`` of the items, evenly spread, the first and the last among them.
 
