@@ -80,8 +80,8 @@ def estimate_noise_rate(
         min_t { (r(t) - r0)^2 / V_t(r0) + S(t)^2 / Var S(t) } - the same at the best r0 <= z^2
 
     where V_t(r0) is the variance *if r0 is the rate* (a score test). For a perfect model it is
-    Wilson's interval of a proportion. Probabilities that do not tell classes apart, such as the same
-    ones for all rows, determine no rate: the interval is then [0, 1].
+    Wilson's interval of a proportion. Probabilities that do not tell classes apart, such as the
+    same ones for all rows, determine no rate: the interval is then [0, 1].
 
     The interval is honest if
 
