@@ -14,6 +14,8 @@ from imae.curves import CCE, CURVES, DM, GCE, IMAE, MAE, Focal, FromWeight, Scal
 from imae.errors import ArgumentError
 from imae.losses import (
     AGCELoss,
+    BoundedLogits,
+    CappedLogits,
     CCELoss,
     CurveLoss,
     DFTLoss,
@@ -205,7 +207,7 @@ def test_compiles_whole(module, dynamic):
 @TORCH_WARNS
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize(
-    "module", [IMAELoss(8.0, cap=0.75), imae.CappedLogits(0.75), imae.BoundedLogits(5.0)], ids=repr
+    "module", [IMAELoss(8.0, cap=0.75), CappedLogits(0.75), BoundedLogits(5.0)], ids=repr
 )
 def test_limits_compile_whole_with_a_number_that_may_change(module):
     def loss(logits, target):
