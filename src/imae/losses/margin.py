@@ -304,7 +304,7 @@ def is_easily_capped(logits: Tensor) -> bool:
         >>> is_easily_capped(torch.zeros(1, 3)), is_easily_capped(torch.zeros(1, 2))
         (True, False)
     """
-    if logits.device.type != "cpu" or logits.shape[1] < 3:
+    if logits.device.type != "cpu" or logits.shape[1] < 3 or logits.numel() == 0:
         return False
     largest: float = torch.linalg.vector_norm(precise(logits.detach()), math.inf).item()
     return largest < _SAFE_LENGTH
