@@ -59,6 +59,7 @@ class Prepared:
         planted: Rows whose label in ``train`` was drawn wrong, under their given labels.
         is_held_out: Whether ``validation`` was taken from the training rows of the data.
         content: Hash of the content of each part of the data.
+        row_ids: Ids of the training rows in the order of the data, those held out among them.
     """
 
     train: Split
@@ -70,6 +71,14 @@ class Prepared:
     planted: Split | None = None
     is_held_out: bool = False
     content: Mapping[str, str] = field(default_factory=dict)
+    row_ids: NDArray[np.str_] | None = None
+
+    def positions(self, row_ids: NDArray[np.str_]) -> NDArray[np.int64] | None:
+        """Positions of rows in the order of the data, shape (N,), where it is known."""
+        if self.row_ids is None:
+            return None
+        places = {row_id: place for place, row_id in enumerate(self.row_ids.tolist())}
+        return np.array([places[row_id] for row_id in row_ids.tolist()], np.int64)
 
     @property
     def unseen(self) -> tuple[Split, ...]:
@@ -203,6 +212,7 @@ def prepare(
         planted=planted,
         is_held_out=is_held_out,
         content=rows.content,
+        row_ids=data.train.row_ids,
     )
     return prepared if rows.is_scaled else _scaled(prepared, settings.name)
 
