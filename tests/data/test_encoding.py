@@ -46,8 +46,21 @@ def test_a_real_table_is_taken(tmp_path):
     missing = table.values[:, 1] > 0
     assert missing[:6].tolist() == [False, True, True, False, False, False]
     assert (table.values[missing, 0] == table.values[1, 0]).all()
-    assert "column 'customer' has 30 different words in 30 rows, as ids do" in data.notes[0]
-    assert any(note == "column 'row' counts the rows and is not used" for note in data.notes)
+    assert (
+        "'customer' is not used: it has 30 different words in 30 rows, as ids do" in data.notes[0]
+    )
+    counting = "column 'row' is not used: it counts the rows; if it names the rows, give it with"
+    assert f"{counting} id_column (--id-column)" in data.notes
+    assert dict(data.columns) == {
+        "row": "not used: counts the rows",
+        "customer": "not used: has 30 different words in 30 rows, as ids do",
+        "age": "number, 10 cells empty",
+        "colour": "category of 3 words, 5 cells empty",
+        "joined": "date, 5 cells empty",
+        "member": "category of 2 words",
+        "label": "label",
+    }
+    assert dict(load(path, drop=["age"]).columns)["age"] == "not used: left out"
     assert any("column 'age' has 10 empty cells of 30" in note for note in data.notes)
     assert describe(data) == (
         "customers: 30 training rows; 2 classes (no 15, yes 15); columns age (number), "
@@ -297,7 +310,7 @@ def test_the_error_names_the_column_that_is_wrong(tmp_path):
     ages = [*"0123", "3x", *"5678"]
     rows = [f"{('red', 'blue')[row % 2]},{age},{row % 2}" for row, age in enumerate(ages)]
     path.write_text("colour,age,label\n" + "\n".join(rows))
-    with pytest.raises(DataError, match=r"row 4 \(counted from 0\), column 'age': '3x' is not"):
+    with pytest.raises(DataError, match=r"x\.csv: line 6, column 'age': '3x' is not"):
         load(path)
 
 
@@ -371,3 +384,35 @@ def test_a_nearly_constant_column_is_not_blown_up(tmp_path):
     assert np.abs(table.values[:, 0]).max() < 1e-6
     assert np.abs(table.values[:, 1]).max() <= 20
     np.testing.assert_allclose(table.values[:, 2].std(), 1, rtol=1e-6)
+
+
+def test_a_strange_cell_is_named_by_file_and_line(tmp_path):
+    path = tmp_path / "x.csv"
+    lines = [f"{row},{row % 7},{'ab'[row % 2]}" for row in range(40)]
+    lines[1] = ",1,a"  # the first cell that is not a number is another one
+    lines[28] = "28,8 cm,a"
+    path.write_text("\n".join(["size,width,label", *lines]))
+    with pytest.raises(DataError) as caught:
+        load(path)
+    assert str(caught.value).startswith(
+        f"{path}: line 30, column 'width': '8 cm' is not a number, as most"
+    )
+
+
+@pytest.mark.parametrize("empty", ["-", "--", ".", "n.a.", "N/A", "?"])
+def test_signs_for_nothing_are_empty_cells(tmp_path, empty):
+    path = tmp_path / "x.csv"
+    lines = [f"{empty if row == 3 else row * row},{'ab'[row % 2]}" for row in range(30)]
+    path.write_text("\n".join(["size,label", *lines]))
+    data = load(path)
+    assert data.train.inputs.columns == ("size", "size is missing")
+    assert dict(data.columns)["size"] == "number, 1 cells empty"
+
+
+def test_a_file_of_a_european_spreadsheet_is_taken(tmp_path):
+    path = tmp_path / "x.csv"
+    lines = [f"{'' if row == 3 else f'{row * row},5'};{'ab'[row % 2]}" for row in range(30)]
+    path.write_text("\n".join(["size;label", *lines]))
+    data = load(path)
+    assert data.train.inputs.columns == ("size", "size is missing")
+    assert "cells are separated by semicolons" in data.notes[0]

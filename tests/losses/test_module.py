@@ -202,6 +202,18 @@ def test_compiles_whole(module, dynamic):
     assert_compiles(module, dynamic=dynamic, backend="aot_eager")
 
 
+@TORCH_WARNS
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize(
+    "module", [IMAELoss(8.0, cap=0.75), imae.CappedLogits(0.75), imae.BoundedLogits(5.0)], ids=repr
+)
+def test_limits_compile_whole_with_a_number_that_may_change(module):
+    def loss(logits, target):
+        return module(logits, target) if isinstance(module, IMAELoss) else module(logits)
+
+    assert_compiles(loss, dynamic=True, backend="aot_eager")
+
+
 @pytest.mark.slow  # a C++ compiler runs; the default tests compile to aot_eager
 @TORCH_WARNS
 @pytest.mark.usefixtures("fresh_compiler")

@@ -88,7 +88,7 @@ def test_without_test_rows_the_best_by_held_out_labels_is_named(read):
     # 400 rows were trained on, so 44 held out: sqrt(0.75 * 0.25 / 44) = 6.5 points.
     assert notes == (
         "best on held-out given labels: gce (75.0, standard error 6.5; within it: imae). "
-        "Some given labels may be wrong, so all true accuracies are higher",
+        "Some given labels may be wrong, so these are not true accuracies",
     )
     assert notes[0][1:] in render(runs)
 

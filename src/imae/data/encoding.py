@@ -12,11 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae.data.columns import CellError, listing
+from imae.data.columns import CellError, as_number, listing
 from imae.data.split import Inputs, hash_rows
 from imae.errors import ArgumentError, DataError
 
-MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "missing"})
+MISSING = frozenset(
+    {"", "?", "-", "--", ".", "na", "n/a", "n.a.", "#n/a", "<na>"}
+    | {"nan", "null", "none", "nil", "missing"}
+)
 """Cells, in lower case, that mean that a value is not there."""
 KINDS = ("number", "date", "category")
 MOST_CATEGORIES = 50
@@ -307,13 +310,16 @@ def is_missing(cell: object) -> bool:
     return cell is None or str(cell).strip().lower() in MISSING
 
 
-def as_column(name: str, cells: Sequence[object], error: CellError) -> RawColumn:
+def as_column(
+    name: str, cells: Sequence[object], place: Callable[[int], str], *, decimal: str = "."
+) -> RawColumn:
     """The column of these cells as numbers, dates or words, whichever they are.
 
     Args:
         name: Name of the column.
         cells: Its cells.
-        error: Why the table is not one of numbers, raised if it is about this column.
+        place: Where a row is, by its number, for messages.
+        decimal: What a number may have in place of its point.
 
     Raises:
         CellError: If a few cells of a column of numbers are none, or not finite.
@@ -326,20 +332,22 @@ def as_column(name: str, cells: Sequence[object], error: CellError) -> RawColumn
         try:
             if isinstance(cell, bool):
                 raise ValueError
-            numbers[row] = float(str(cell))
+            numbers[row] = as_number(str(cell), decimal)
         except ValueError:
             strange.append(row)
     present = sum(not is_missing(cell) for cell in cells)
     if len(strange) < present / 2:
         with np.errstate(over="ignore"):
             infinite = np.flatnonzero(np.isinf(numbers.astype(np.float32)))
-        if strange or len(infinite):
-            row = strange[0] if strange else int(infinite[0])
-            if f"column {name!r}" in str(error):
-                raise error
+        if strange:
             raise CellError(
-                f"row {row} (counted from 0), column {name!r}: {cells[row]!r} is not a finite "
-                f"number, as most others are; correct it, empty it or drop the column"
+                f"{place(strange[0])}, column {name!r}: {str(cells[strange[0]])[:80]!r} is not a "
+                f"number, as most others are; correct it, empty it or drop the column (--drop)"
+            )
+        if len(infinite):
+            raise CellError(
+                f"{place(infinite[0])}, column {name!r} is {numbers[infinite[0]]}; numbers must be "
+                f"finite and fit float32"
             )
         return RawColumn(name, "number", numbers)
     return as_dates(name, cells) or as_category(name, cells, _note_strange_dates(name, cells))

@@ -85,8 +85,8 @@ HELD_OUT = Measure(
     name="held_out",
     heading="Held-out given labels",
     meaning="held-out rows predicted as labelled when training ended. It is measured on given "
-    "labels, of which some may be wrong, so it stays below the accuracy on true labels; the "
-    "order of the methods is what it shows.",
+    "labels, of which some may be wrong, so it is not the accuracy on true labels; the order of "
+    "the methods is what it shows.",
     parts=("held_out",),
     title="Held-out given labels",
 )

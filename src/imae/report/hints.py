@@ -206,7 +206,7 @@ def _best_held_out(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
         f"{100 * error:.1f}"
     )
     line += f"; within it: {', '.join(near)})" if near else "; no other is within it)"
-    return [f"{line}. Some given labels may be wrong, so all true accuracies are higher"]
+    return [f"{line}. Some given labels may be wrong, so these are not true accuracies"]
 
 
 def _standard_error(summary: Summary, runs: Sequence[RunRecord]) -> float:

@@ -168,7 +168,7 @@ def plain_text(value: object) -> str:
 def _noise(config: Mapping[str, Any]) -> str:
     labels = config["data"].get("labels")
     if labels is not None:
-        return f"labels {Path(plain_text(labels)).name}"
+        return f"labels from {Path(plain_text(labels)).name}"
     return "none" if config.get("noise") is None else plain_text(config["noise"])
 
 

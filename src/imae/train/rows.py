@@ -62,6 +62,7 @@ class Prepared:
         is_held_out: Whether ``validation`` was taken from the training rows of the data.
         content: Hash of the content of each part of the data; see ``LoadedRows``.
         annotations: Hash of the weights, and of the true labels, of each part.
+        columns: Of a table, each column and what it is used as.
     """
 
     train: Split
@@ -74,6 +75,7 @@ class Prepared:
     is_held_out: bool = False
     content: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[tuple[str, str], ...] = ()
 
     @property
     def unseen(self) -> tuple[Split, ...]:
@@ -209,6 +211,7 @@ def prepare(
         is_held_out=is_held_out,
         content=rows.content,
         annotations=rows.annotations,
+        columns=data.columns,
     )
     return prepared if rows.is_scaled else _scaled(prepared, settings.name)
 
