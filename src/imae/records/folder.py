@@ -114,7 +114,8 @@ class RunFolder:
         for name in ("content", "annotations"):
             if not isinstance(content.get(name, {}), dict):
                 raise DataError(f"{self.path / 'preparation.json'}: {name} must be a JSON object")
-        if self.has_labels() and content.get("class_names") != self.labels().class_names.tolist():
+        names = self.labels().class_names.tolist() if self.has_labels() else None
+        if names is not None and content.get("class_names", names) != names:
             raise DataError(
                 f"{self.path / 'preparation.json'}: its classes are not those of labels.npz; one "
                 "of the two files was changed"

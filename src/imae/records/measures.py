@@ -325,7 +325,7 @@ def check_dynamics(dynamics: EpochDynamics, where: str, *, rows: int, classes: i
         DataError: If not.
     """
     if len(dynamics.margin) != rows:
-        raise DataError(f"{where}: has {len(dynamics.margin)} rows, and the run has {rows} labels")
+        raise DataError(f"{where}: has {len(dynamics.margin)} rows, the run {rows} labels")
     predicted = dynamics.predicted
     is_outside = (predicted < -1) | (predicted >= classes)
     if is_outside.any():
