@@ -213,18 +213,24 @@ def read_preparation(folder: RunFolder) -> Preparation:
         raise DataError(f"{path}: is damaged ({error}); train the run again") from error
 
 
-def check_same_data(run: RunFolder, labels: RunLabels, described: dict[str, Any]) -> None:
+def check_same_data(
+    run: RunFolder, labels: RunLabels, held: RunLabels | None, described: dict[str, Any]
+) -> None:
     """Raises if the data is not what a run was started on.
 
     Args:
         run: The run folder.
         labels: Labels of the rows to train on.
+        held: Labels that are not trained on, if there are any.
         described: Their preparation and the hashes of all parts, as ``rows.describe`` gives them.
 
     Raises:
         DataError: If a row, a label, a weight, the content of a part or the preparation differs.
     """
     _check_same_labels(run.labels(), labels, run)
+    held_before = run.held_labels()  # runs of earlier versions have none
+    if held is not None and held_before is not None:
+        _check_same_labels(held_before, held, run)
     _check_same_inputs(run.preparation(), described, run)
 
 
