@@ -215,7 +215,7 @@ def test_a_model_can_be_trained_again_with_or_without_a_callback(tmp_path):
     assert len(audit(tmp_path / "second")) == len(given)
 
     class Interrupting(TrainerCallback):
-        def on_step_end(self, args, state, control, **kwargs):
+        def on_step_end(self, *args, **kwargs):  # noqa: ARG002
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
