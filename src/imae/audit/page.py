@@ -173,7 +173,7 @@ def _verdict(audit: Audit, num_suspects: int, sample: Sample | None) -> str:
         )
     low, high = percent(audit.noise_rate_low), percent(audit.noise_rate_high)
     return (
-        f"About {percent(audit.noise_rate)}% of {len(audit):,} labels are wrong (95% interval "
+        f"About {percent(audit.noise_rate)}% of {len(audit):,} labels are wrong (range "
         f"{low}% to {high}%); {num_suspects:,} rows are worth a look."
     )
 

@@ -42,8 +42,8 @@ class Audit:
         fits_no_class: Whether the row seems to belong to no class, shape (N,).
         group: Number of the group of duplicates the row belongs to, shape (N,); -1 for none.
         noise_rate: Estimated share of wrong labels, in [0, 1].
-        noise_rate_low: Lower end of its 95% interval.
-        noise_rate_high: Upper end of its 95% interval.
+        noise_rate_low: Lower end of the range that it may have; not a confidence interval.
+        noise_rate_high: Upper end of that range.
         transition: Estimated chance of each given label, by right label, shape (C, C).
         clean: True labels where they are known, shape (N,); only for evaluation.
 

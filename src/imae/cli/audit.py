@@ -234,7 +234,7 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
         table.add_row(*map(Text, cells))  # Text: no markup is read from names
     print_table(table, console)
     lines = (
-        f"{percent(found.noise_rate)}% of {len(found)} labels are wrong (95% interval "
+        f"{percent(found.noise_rate)}% of {len(found)} labels are wrong (range "
         f"{percent(found.noise_rate_low)}% to {percent(found.noise_rate_high)}%); "
         f"{int(found.is_flagged.sum())} rows are flagged, {int(found.fits_no_class.sum())} fit no "
         "class",
