@@ -42,9 +42,8 @@ class Audit:
         fits_no_class: Whether the row seems to belong to no class, shape (N,).
         group: Number of the group of duplicates the row belongs to, shape (N,); -1 for none.
         noise_rate: Estimated share of wrong labels, in [0, 1].
-        noise_rate_low: Lower end of its interval.
-        noise_rate_high: Upper end of its interval, which runs to the share of labels that the
-            network contradicts; see ``imae.audit.calibrate.NoiseModel.interval``.
+        noise_rate_low: Lower end of the range that it may have; not a confidence interval.
+        noise_rate_high: Upper end of that range.
         transition: Estimated chance of each given label, by right label, shape (C, C).
         clean: True labels where they are known, shape (N,); only for evaluation.
 
