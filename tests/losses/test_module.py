@@ -412,12 +412,12 @@ def gradient_of_parameter(curve, *, compiled=False, **options):
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("curve", [IMAE, lambda T: Sum((CCE(), Scale(IMAE(T), 0.5)))])
 def test_a_parameter_of_the_curve_is_trained(curve, compiled):
-    of_T, of_logits = gradient_of_parameter(curve, compiled=compiled)
+    loss_at, of_logits = gradient_of_parameter(curve, compiled=compiled)
     step = 1e-3
     above, below = (
         curve_loss(LOGITS.double(), TARGET, curve(2.0 + sign * step)) for sign in (1, -1)
     )
-    torch.testing.assert_close(of_T.double(), (above - below) / (2 * step), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(loss_at.double(), (above - below) / (2 * step), rtol=1e-4, atol=1e-6)
     _, expected = with_gradient(CurveLoss(curve(2.0)))
     torch.testing.assert_close(of_logits, expected)
 
@@ -439,13 +439,16 @@ def test_a_parameter_of_the_curve_may_be_replaced(curve):
     one = {"parameter_0": torch.tensor(1.0)}
     torch.testing.assert_close(functional_call(module, one, (LOGITS, TARGET)), expected)
 
-    def of_T(T):
+    def loss_at(T):
         return functional_call(module, {"parameter_0": T}, (LOGITS, TARGET))
 
     T = torch.tensor(1.0)
     step = 1e-2
     torch.testing.assert_close(
-        torch.func.grad(of_T)(T), (of_T(T + step) - of_T(T - step)) / (2 * step), rtol=1e-3, atol=0
+        torch.func.grad(loss_at)(T),
+        (loss_at(T + step) - loss_at(T - step)) / (2 * step),
+        rtol=1e-3,
+        atol=0,
     )
     module.load_state_dict(one, assign=True)
     torch.testing.assert_close(module(LOGITS, TARGET), expected)

@@ -58,7 +58,7 @@ class Audit:
         >>> found.order().tolist(), found.mask().tolist(), found.rows()[0]["suggested"]
         ([1, 0], [True, False], 'cat')
         >>> found
-        Audit(2 rows, 2 classes: about 40.0% of the labels are wrong (interval 20.0% to 60.0%),
+        Audit(2 rows, 2 classes: about 40.0% of the labels are wrong (range 20.0% to 60.0%),
         1 rows flagged)
     """
 
@@ -85,7 +85,7 @@ class Audit:
         rate, low, high = (f"{100 * getattr(self, name):.1f}%" for name in _RATES)
         return (
             f"Audit({len(self)} rows, {len(self.class_names)} classes: about {rate} of the labels "
-            f"are wrong (interval {low} to {high}), {int(self.is_flagged.sum())} rows flagged)"
+            f"are wrong (range {low} to {high}), {int(self.is_flagged.sum())} rows flagged)"
         )
 
     def order(self) -> NDArray[np.int64]:

@@ -210,7 +210,10 @@ class Journal:
         self.run.write_result(result)
         self._progress(state, "finished")
         names, epochs = state.prepared.train.class_names, state.step / state.steps_per_epoch
-        for line in closing_hints(history, self._predicted, names, epochs=epochs):
+        is_robust = state.config.method.name != "cce"
+        for line in closing_hints(
+            history, self._predicted, names, epochs=epochs, is_robust=is_robust
+        ):
             self.display.say(line)
 
     def close(self) -> None:

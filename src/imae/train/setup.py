@@ -66,9 +66,8 @@ def setup(
     config = config.model_copy(update={"method": chosen})
     prepared = prepare(config, rows, needs_trusted=method.needs_trusted)
     held_out = prepared.validation if prepared.is_held_out else None
-    display.inform(describe(rows.data) + (f"; {len(held_out)} rows held out" if held_out else ""))
-    for note in rows.data.notes:
-        display.say(note)
+    held_words = f"; {len(held_out)} rows held out" if held_out else ""
+    display.read(describe(rows.data) + held_words, rows.data.notes)
     config = resolved(config, prepared)
     ranks = Ranks(fabric)
     train = config.train
