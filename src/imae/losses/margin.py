@@ -177,8 +177,8 @@ def batch_weight(
         >>> batch_weight(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0]))
         tensor(1.)
     """
-    weights = weights.detach()
     counts = torch.as_tensor(counts, dtype=weights.dtype, device=weights.device)
+    weights = weights.detach().masked_fill(counts == 0, 0)
     sums = torch.stack([(weights * counts).sum(), counts.expand_as(weights).sum()])
     weight, number = total(sums).unbind()
     # Also where no row counts and the quotient is NaN.

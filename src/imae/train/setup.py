@@ -181,7 +181,7 @@ def _start_method(
             config=config,
         )
 
-    transition = prepared.transition
+    transition, weights = prepared.transition, prepared.train.weights
     learner.method.start(
         Facts(
             labels=torch.from_numpy(prepared.train.labels).to(fabric.device),
@@ -195,6 +195,7 @@ def _start_method(
             gather=ranks.gather,
             transition=None if transition is None else torch.from_numpy(transition),
             trusted=_trusted_rows(prepared.trusted, fabric.device),
+            weights=None if weights is None else torch.from_numpy(weights),
         )
     )
 
