@@ -6,12 +6,14 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import Run, resume, train
+from imae.train.display import Display
 from imae.train.dynamics import changed_share, closing_hints, label_wave
-from imae.train.run import load_tensors
+from imae.train.run import list_checkpoints, load_tensors, save_tensors
 
 
 @pytest.fixture
@@ -76,6 +78,68 @@ def test_a_run_of_an_earlier_version_is_resumed(interrupted_table):
     assert stored["preparation"]["encoding"][0].pop("date_format") == "%d/%m/%Y"
     interrupted_table.folder.write_preparation(stored)
     assert resume(interrupted_table.path).result is not None
+
+
+CHANGES = {
+    "no seconds": lambda content: content.pop("seconds"),
+    "step as text": lambda content: content.update(step="ten"),
+    "another step": lambda content: content.update(step=content["step"] + 1),
+    "negative step": lambda content: content.update(step=-4),
+    "seconds as text": lambda content: content.update(seconds="x"),
+    "no networks": lambda content: content.update(networks=None),
+    "empty networks": lambda content: content.update(networks={}),
+    "weights that are not finite": lambda content: next(iter(content["networks"].values())).fill_(
+        torch.nan
+    ),
+    "empty optimiser": lambda content: content.update(optimizer={}),
+    "other shapes in the optimiser": lambda content: content["optimizer"]["state"][0].update(
+        momentum_buffer=torch.zeros(2, 2)
+    ),
+    "another method": lambda content: content.update(method={"matrix": torch.eye(3)}),
+    "other dynamics": lambda content: content.update(dynamics=torch.zeros(4, 3)),
+    "dynamics of no tensor": lambda content: content.update(dynamics=None),
+    "another loss": lambda content: content.update(loss=torch.zeros(7)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_checkpoint_that_does_not_fit_is_one_line_and_the_one_before_is_taken(configure, change):
+    run = train(configure(train={"epochs": 2}, optimizer={"name": "momentum"}))
+    result = run.result
+    (run.path / "result.json").unlink()
+    _, newest = list_checkpoints(run.folder.checkpoints)
+    content = load_tensors(newest)
+    change(content)
+    save_tensors(newest, content)
+    said = Said()
+    again = resume(run.path, display=said)
+    assert re.search(
+        r"step-\d+\.pt: does not fit this run \(.*\); trying the checkpoint before it$",
+        said.lines[0],
+    )
+    assert again.result["final"]["train_loss"] == result["final"]["train_loss"]
+
+
+def test_a_run_whose_checkpoints_all_do_not_fit_is_not_started_anew(configure):
+    run = train(configure(train={"epochs": 2}, method={"name": "imae_capped"}))
+    (run.path / "result.json").unlink()
+    config = run.folder.config()
+    config["method"] = {"name": "gce", "arguments": {}}
+    run.folder.write_config(config)
+    with pytest.raises(DataError, match="no checkpoint fits this run; if its config"):
+        resume(run.path)
+    assert len(run.folder.history()) == 2
+
+
+class Said(Display):
+    """Keeps what is said."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def say(self, line):
+        self.lines.append(line)
 
 
 def test_another_statistic_is_refused(interrupted):

@@ -50,9 +50,7 @@ class Journal:
         if is_resumed:
             described = describe_rows(state.prepared, state.config.data.features)
             check_same_data(self.run, _labels(state), _held_labels(state), described)
-            content = load_checkpoint(self.run.checkpoints, self.display.say)
-            if content is not None:
-                state.restore(content)
+            load_checkpoint(self.run.checkpoints, self.display.say, state.restore)
             self._continue(state)
         elif state.is_first:
             threads = state.config.machine.threads
