@@ -46,7 +46,10 @@ def test_a_dry_run_shows_the_runs_and_trains_nothing(tmp_path, capsys, monkeypat
     command = ["reproduce", "stability", "--budget", "tiny", "--out", str(tmp_path / "out")]
     assert main([*command, "--only", "printed", *ONE]) == 0
     capsys.readouterr()
-    assert main([*command, "--only", "printed", "--only", "normalised-saturated", "--dry-run", *ONE]) == 0
+    assert (
+        main([*command, "--only", "printed", "--only", "normalised-saturated", "--dry-run", *ONE])
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "window_high=16.0" in shown
     assert "2 runs, 1 of them to do; about 0.0 h one after another" in shown
