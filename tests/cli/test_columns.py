@@ -82,7 +82,7 @@ def test_audit_takes_columns_and_names_them_in_the_next_command(table, tmp_path,
     assert main(["audit", str(table), *COLUMNS, *quick, "--out", str(run)]) == 0
     for other in (["--epochs", "1"], ["--noise", "symmetric:0.3"]):
         assert main(["audit", str(table), *COLUMNS, *other, "--out", str(run)]) == 2
-        assert "holds a run on other data or labels" in capsys.readouterr().err
+        assert "holds a run with other settings (noise is symmetric:0.2" in capsys.readouterr().err
 
 
 def test_probabilities_are_judged_by_the_columns_that_are_told(table, tmp_path, capsys):

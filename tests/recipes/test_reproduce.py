@@ -136,10 +136,10 @@ def test_mistakes_are_refused_before_anything_is_written(tmp_path):
 def test_runs_that_fail_leave_the_others_in_the_table(tmp_path, monkeypatch):
     real = job_module.train
 
-    def train(config, *, show):
+    def train(config, **options):
         if "authors" in config.out:
             raise RuntimeError("no more memory")
-        return real(config, show=show)
+        return real(config, **options)
 
     monkeypatch.setattr(job_module, "train", train)
     with pytest.raises(ImaeError, match="1 of 2 runs failed: authors-seed123: RuntimeError"):

@@ -1,6 +1,7 @@
 """Runs that are continued: on the same data only, lengthened, or stopped early."""
 
 import os
+import re
 import shutil
 
 import numpy as np
@@ -36,6 +37,45 @@ def test_other_content_of_any_part_is_refused(interrupted, arrays, part, key):
     change(arrays, part, key)
     with pytest.raises(DataError, match="the data is not what this run was started on"):
         resume(interrupted.path)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_other_true_labels_are_refused(interrupted, arrays, part):
+    change(arrays, part, "clean_labels")
+    with pytest.raises(DataError, match=r"the true labels .*differ"):
+        resume(interrupted.path)
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "people.csv"
+    days = [f"{1 + row % 28:02d}/03/2024,{2 - row % 2},{row % 2}" for row in range(60)]
+    path.write_text("when,weight,label\n" + "\n".join(days) + "\n")
+    return path
+
+
+@pytest.fixture
+def interrupted_table(table, configure):
+    content = {"data": {"name": str(table), "options": {}}, "model": {"name": "mlp"}}
+    run = train(configure(**content, train={"epochs": 1}))
+    (run.path / "result.json").unlink()
+    return run
+
+
+@pytest.mark.parametrize(("weight", "other"), [("1,1", "7,1"), (",weight", ",split")])
+def test_other_weights_are_refused(interrupted_table, table, weight, other):
+    text = table.read_text().replace(weight, other)
+    table.write_text(re.sub(",[12],", ",train,", text) if other == ",split" else text)
+    with pytest.raises(DataError, match="the weights of the train part differ"):
+        resume(interrupted_table.path)
+
+
+def test_a_run_of_an_earlier_version_is_resumed(interrupted_table):
+    stored = interrupted_table.folder.preparation()
+    del stored["annotations"]
+    assert stored["preparation"]["encoding"][0].pop("date_format") == "%d/%m/%Y"
+    interrupted_table.folder.write_preparation(stored)
+    assert resume(interrupted_table.path).result is not None
 
 
 def test_another_statistic_is_refused(interrupted):
@@ -158,5 +198,8 @@ def test_hints_at_the_end_of_a_run():
     first, second = closing_hints(rows, constant, names, epochs=4)
     assert first.startswith("every row is predicted as 'dog'")
     assert second.startswith("accuracy rose from 40.0% to 80.0%")
+    assert second.endswith("train longer: robust losses learn more slowly than cross entropy")
+    plain = closing_hints(rows, constant, names, epochs=4, is_robust=False)[1]
+    assert plain.endswith("in the second half of the run; train longer")
     assert closing_hints(rows, np.array([0, 1], np.int32), names, epochs=40) == []
     assert closing_hints(rows[-1:], None, names, epochs=4) == []

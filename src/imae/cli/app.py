@@ -216,7 +216,8 @@ def column_words(options: Mapping[str, Any]) -> list[str]:
             for column in [value] if isinstance(value, str) else value:
                 words += [f"--{name.replace('_', '-')}", column]
         else:
-            words += ["--set", f"data.options.{name}={value}"]
+            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+            words += ["--set", f"data.options.{name}={text}"]
     return words
 
 
@@ -312,6 +313,18 @@ def _span(console: Console, column: Column) -> tuple[int, int]:
     return high if column.no_wrap else max(each.minimum for each in found), high
 
 
+def command_line(*words: object) -> str:
+    """The words as one line that a shell reads as these words, and a terminal can show.
+
+    Examples:
+        >>> command_line("imae", "train", "my photos")
+        "imae train 'my photos'"
+    """
+    from imae.report.formats import printable
+
+    return " ".join(shlex.quote(printable(word)) for word in words)
+
+
 def say_next(*words: object) -> None:
     """Says on the error stream which command comes next."""
-    typer.echo(f"next: {' '.join(shlex.quote(str(word)) for word in words)}", err=True)
+    typer.echo(f"next: {command_line(*words)}", err=True)

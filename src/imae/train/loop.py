@@ -195,7 +195,8 @@ _LONG_RUN = 3600.0
 class Plan:
     """What would run: its settings as text, its size, and estimates of training steps in seconds.
 
-    ``feature_seconds`` is for features of a frozen network; ``hints`` are lines of advice.
+    ``feature_seconds`` is for features of a frozen network; ``hints`` are lines of advice;
+    ``columns`` are those of a table, each with what it is used as.
     """
 
     settings: dict[str, str]
@@ -206,6 +207,7 @@ class Plan:
     total_seconds: float
     feature_seconds: float | None = None
     hints: tuple[str, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 def plan(config: Config) -> Plan:
@@ -236,6 +238,7 @@ def plan(config: Config) -> Plan:
         total_seconds=total_seconds,
         feature_seconds=sampled.seconds if config.data.features is not None else None,
         hints=_hints(state, total_seconds),
+        columns=state.prepared.columns,
     )
 
 
