@@ -17,6 +17,7 @@ from imae.records.files import (
     check_lengths,
     explained_writing,
     hold,
+    open_regular,
     parse_object,
     read_arrays,
     read_file,
@@ -181,7 +182,7 @@ class RunFolder:
         line = json.dumps(plain(row), allow_nan=False).encode() + b"\n"
         with self._writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab") as file:
+            with open_regular(path, append=True) as file:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
