@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from imae.errors import DataError
+from imae.errors import ArgumentError, DataError
 from imae.records.files import (
     check_free,
     check_lengths,
@@ -59,6 +59,9 @@ class RunFolder:
     Args:
         path: The folder; it need not exist yet.
 
+    Raises:
+        ArgumentError: If it is not a path.
+
     Examples:
         >>> import tempfile
         >>> folder = RunFolder(Path(tempfile.mkdtemp()) / "run")
@@ -68,6 +71,8 @@ class RunFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError(f"a run folder is given by its path, got {path!r}")
         self.path = Path(path)
         self._sizes: dict[str, tuple[int, int]] = {}  # rows and classes of the labels
 
