@@ -57,7 +57,10 @@ def test_a_method_that_was_still_rising_is_pointed_out(read):
     runs = [read("a", rows=FLAT), read("b", method="gce", rows=history(0.1, 0.15, 0.3))]
     first, second = table(runs).rows
     assert first.notes == ()
-    assert second.notes[0].startswith("accuracy was still rising when training ended: train longer")
+    rising = "accuracy was still rising when training ended: train longer"
+    assert second.notes == (f"{rising} (robust losses learn more slowly than cross entropy)",)
+    (plain,) = table([read("c", rows=history(0.1, 0.15, 0.3))]).rows
+    assert plain.notes == (rising,)
 
 
 def test_a_constant_prediction_is_pointed_out(read, make_run):

@@ -262,5 +262,8 @@ def test_hints_at_the_end_of_a_run():
     first, second = closing_hints(rows, constant, names, epochs=4)
     assert first.startswith("every row is predicted as 'dog'")
     assert second.startswith("accuracy rose from 40.0% to 80.0%")
+    assert second.endswith("train longer: robust losses learn more slowly than cross entropy")
+    plain = closing_hints(rows, constant, names, epochs=4, is_robust=False)[1]
+    assert plain.endswith("in the second half of the run; train longer")
     assert closing_hints(rows, np.array([0, 1], np.int32), names, epochs=40) == []
     assert closing_hints(rows[-1:], None, names, epochs=4) == []

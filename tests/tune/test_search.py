@@ -275,7 +275,7 @@ def test_other_clean_rows_and_other_parts_are_refused(search, rows):
         search(settings, trials=2, out="plain")
 
 
-def test_a_storage_that_cannot_be_used_leaves_no_claim(search, tmp_path):
+def test_a_storage_that_cannot_be_used_leaves_no_claim(search):
     with pytest.raises(ArgumentError, match="cannot be used"):
         search(trials=1, storage="postgresql://ann@127.0.0.1:1/x")
     assert len(search({"seed": 6}, trials=1).trials) == 1

@@ -240,6 +240,7 @@ def _from_probabilities(
     precision: float | None,
 ) -> tuple[Any, "Audit"]:
     from imae.audit.audit import audit as find_wrong
+    from imae.audit.cap import find_cap
     from imae.audit.sources import labelled_rows, read_probabilities
     from imae.records import RunFolder
 
@@ -256,13 +257,19 @@ def _from_probabilities(
     if read_data_settings(folder.path) not in (None, data):
         raise ArgumentError(f"--out {out}: holds an audit of other data; choose another folder")
     rows = labelled_rows(data)
+    matrix = read_probabilities(file, rows)
     found = find_wrong(
-        read_probabilities(file, rows),
+        matrix,
         given=rows.labels,
         row_ids=rows.row_ids,
         class_names=rows.class_names,
         precision=precision,
     )
+    cap = find_cap(matrix)
+    if cap is not None:
+        typer.echo(
+            f"Note: {file}: the model caps its confidence at {cap:.2f}; undone here", err=True
+        )
     write_data_settings(folder.path, data)
     return folder, found
 

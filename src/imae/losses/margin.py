@@ -177,8 +177,8 @@ def batch_weight(
         >>> batch_weight(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0]))
         tensor(1.)
     """
-    weights = weights.detach()
     counts = torch.as_tensor(counts, dtype=weights.dtype, device=weights.device)
+    weights = weights.detach().masked_fill(counts == 0, 0)
     sums = torch.stack([(weights * counts).sum(), counts.expand_as(weights).sum()])
     weight, number = total(sums).unbind()
     # Also where no row counts and the quotient is NaN.
@@ -304,7 +304,7 @@ def is_easily_capped(logits: Tensor) -> bool:
         >>> is_easily_capped(torch.zeros(1, 3)), is_easily_capped(torch.zeros(1, 2))
         (True, False)
     """
-    if logits.device.type != "cpu" or logits.shape[1] < 3:
+    if logits.device.type != "cpu" or logits.shape[1] < 3 or logits.numel() == 0:
         return False
     largest: float = torch.linalg.vector_norm(precise(logits.detach()), math.inf).item()
     return largest < _SAFE_LENGTH

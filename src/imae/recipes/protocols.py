@@ -181,7 +181,8 @@ def _few(cells: Sequence[Cell]) -> list[Cell]:
     by_method: dict[str, list[Cell]] = {}
     for cell in cells:
         by_method.setdefault(cell.settings["method"]["name"], []).append(cell)
-    groups = list(by_method.values()) if len(by_method) > 1 else [[cell] for cell in cells]
+    is_varied = len(by_method) >= _TINY_CELLS
+    groups = list(by_method.values()) if is_varied else [[cell] for cell in cells]
     number = min(_TINY_CELLS, len(groups))
     spread = [groups[i * (len(groups) - 1) // max(1, number - 1)] for i in range(number)]
     return [group[(i + 1) % len(group)] for i, group in enumerate(spread)]

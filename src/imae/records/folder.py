@@ -304,8 +304,9 @@ class RunFolder:
 
     def _read_labels(self, name: str, kind: str) -> RunLabels:
         path = self.path / name
-        kinds = {"row_ids": "U", "given": "iu", "class_names": "U", "clean": "iu", "planted": "b"}
-        arrays = read_arrays(path, kinds, optional=("clean", "planted"))
+        kinds = {"row_ids": "U", "given": "iu", "class_names": "U"}
+        further = {"clean": "iu", "planted": "b", "position": "i"}
+        arrays = read_arrays(path, {**kinds, **further}, optional=tuple(further))
         names = arrays.pop("class_names")
         check_lengths(path, arrays)
         labels = RunLabels(class_names=names, **arrays)

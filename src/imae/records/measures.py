@@ -211,6 +211,8 @@ class RunLabels:
         class_names: Names of the classes, shape (C,), strings.
         clean: True labels where they are known, shape (N,).
         planted: Whether the given label was drawn wrong on purpose, shape (N,), if any was.
+        position: Position of every row among the training rows of the data, shape (N,), where it
+            is known: rows that are held out come from between the others.
     """
 
     row_ids: NDArray[np.str_]
@@ -218,6 +220,7 @@ class RunLabels:
     class_names: NDArray[np.str_]
     clean: NDArray[np.int64] | None = None
     planted: NDArray[np.bool_] | None = None
+    position: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,10 +61,10 @@ def notes_of_method(runs: Sequence[RunRecord]) -> tuple[str, ...]:
             f"({', '.join(dict.fromkeys(constant))}): try another learning rate or more epochs"
         )
     elif is_rising(runs):
-        notes.append(
-            "accuracy was still rising when training ended: train longer (robust losses learn more "
-            "slowly than cross entropy)"
+        slow = (
+            "" if runs[0].loss == "cce" else " (robust losses learn more slowly than cross entropy)"
         )
+        notes.append(f"accuracy was still rising when training ended: train longer{slow}")
     return tuple(notes)
 
 

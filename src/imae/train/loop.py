@@ -78,7 +78,8 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
     total, stop = state.ranks.total(mine).unbind()
     # Strategies average gradients over ranks; this makes the average that of the whole batch.
     share = state.ranks.number / total.clamp(min=torch.finfo(total.dtype).tiny)
-    loss = (losses * weight).sum()
+    # A row of weight 0 adds nothing, whatever its loss is.
+    loss = torch.where(weight > 0, losses * weight, 0).sum()
     state.fabric.backward(loss * share)
     assert logits.grad is not None
     own = logits.grad.float().abs().sum(1) / (share * _loss_scale(state))

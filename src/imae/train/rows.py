@@ -63,6 +63,7 @@ class Prepared:
         content: Hash of the content of each part of the data; see ``LoadedRows``.
         annotations: Hash of the weights, and of the true labels, of each part.
         columns: Of a table, each column and what it is used as.
+        row_ids: Ids of the training rows in the order of the data, those held out among them.
     """
 
     train: Split
@@ -76,6 +77,14 @@ class Prepared:
     content: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[tuple[str, str], ...] = ()
+    row_ids: NDArray[np.str_] | None = None
+
+    def positions(self, row_ids: NDArray[np.str_]) -> NDArray[np.int64] | None:
+        """Positions of rows in the order of the data, shape (N,), where it is known."""
+        if self.row_ids is None:
+            return None
+        places = {row_id: place for place, row_id in enumerate(self.row_ids.tolist())}
+        return np.array([places[row_id] for row_id in row_ids.tolist()], np.int64)
 
     @property
     def unseen(self) -> tuple[Split, ...]:
@@ -212,6 +221,7 @@ def prepare(
         content=rows.content,
         annotations=rows.annotations,
         columns=data.columns,
+        row_ids=data.train.row_ids,
     )
     return prepared if rows.is_scaled else _scaled(prepared, settings.name)
 
