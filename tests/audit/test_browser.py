@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from imae.audit.cards import Preview, suspects
+from imae.audit.cards import Preview, Rows, suspects
 from imae.audit.correct import Sample, correct, corrected_labels, lower_bound
 from imae.audit.decisions import read_decisions
 from imae.audit.page import write_check_page, write_review
 from imae.audit.serve import Review, Server
+from imae.data import ImageFiles
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -256,11 +258,11 @@ def test_word_buttons_do_what_keys_do(review, open_page):
 
 def test_rows_are_selected_by_mouse_and_by_group(review, open_page):
     opened = open_page(review[1].as_uri())
-    opened.page.locator(".alike").first.click()
+    opened.page.locator("[data-group]").first.click()
     assert opened.status.endswith("3 selected")
     opened.press("Escape")
-    opened.page.locator(".card").nth(2).click(position={"x": 20, "y": 60})
-    opened.page.locator(".card").nth(5).click(modifiers=["Shift"], position={"x": 20, "y": 60})
+    opened.page.locator(".change").nth(2).click()
+    opened.page.locator(".change").nth(5).click(modifiers=["Shift"])
     assert opened.status.endswith("4 selected")
     opened.page.locator(".card input").nth(3).uncheck()
     assert opened.status.endswith("3 selected")
@@ -293,6 +295,106 @@ def test_filters_show_what_they_say(review, open_page):
     assert opened.did() == NOTHING
 
 
+def many(make_audit, tmp_path):
+    """An audit on three pages, and the files of the pages."""
+    audit = make_audit(4400, class_names=("cat", "dog", "<b>owl</b>"))
+    return audit, write_review(audit, tmp_path / "review.html")
+
+
+def test_filters_count_the_rows_of_other_pages_and_lead_to_them(make_audit, open_page, tmp_path):
+    audit, files = many(make_audit, tmp_path)
+    rows = suspects(audit)
+    is_pair = (audit.given == 1) & (audit.suggested == 2) & ~audit.fits_no_class
+    here, total = is_pair[rows[:500]].sum(), is_pair[rows].sum()
+    opened = open_page(files[0].as_uri())
+    matches = opened.page.locator("#matches")
+    assert not matches.is_visible()
+    opened.page.locator("[data-pair='1-2']").click()
+    assert opened.page.locator(".card:visible").count() == here < total
+    assert f"{here} of {total} rows under these filters are on this page." in matches.inner_text()
+    there = is_pair[rows[500:1000]].sum()
+    link = matches.get_by_role("link", name=f"Next: {there} on page 2")
+    link.click()
+    assert opened.page.url.startswith(files[1].as_uri())
+    assert opened.page.locator(".card:visible").count() == there
+    assert opened.page.locator("select[name=pair]").input_value() == "1-2"
+    opened.page.locator("select[name=kind]").select_option("open")
+    assert "known page by page" in matches.inner_text()
+    opened.page.get_by_role("button", name="Reset").click()
+    opened.page.wait_for_function("document.getElementById('matches').hidden")
+
+
+def test_the_bar_counts_this_page_and_all_pages(make_audit, open_page, tmp_path):
+    audit, files = many(make_audit, tmp_path)
+    opened = open_page(files[0].as_uri())
+    opened.press("a", "x")
+    later = open_page(files[1].as_uri(), context=opened.page.context)
+    later.press("a")
+    total = f"{len(suspects(audit)):,}"
+    assert later.status == f"1 of 500 decided on this page, 3 of {total} in all"
+
+
+def test_classes_are_shown_with_their_keys(review, open_page):
+    opened = open_page(review[1].as_uri())
+    buttons = opened.page.locator(".classes button")
+    assert [each.inner_text() for each in buttons.all()] == [
+        f"{key} {name}" for key, name in zip("1234", HOSTILE, strict=True)
+    ]
+    buttons.nth(3).click()
+    assert opened.verdicts[0] in ("kept", f"→ {HOSTILE[3]}")
+    opened.press("h")
+    assert f"2\n{HOSTILE[1]}" in opened.page.locator("#help").inner_text()
+    assert opened.did() == NOTHING
+
+
+def test_a_row_is_looked_at_alone(make_audit, open_page, tmp_path):
+    audit = make_audit(class_names=HOSTILE)
+    cells = tuple((f"<b>{number}", "x" * 200 if number == 0 else "") for number in range(29))
+    (path,) = write_review(audit, tmp_path / "r.html", preview=lambda _: Preview(cells=cells))
+    opened = open_page(path.as_uri())
+    dialog = opened.page.locator("#look")
+    opened.page.get_by_role("button", name="All 29 columns").nth(1).click()
+    assert (dialog.locator("dd").count(), opened.current) == (29, 1)
+    assert dialog.locator("dt").nth(28).inner_text() == "<b>28"
+    opened.press("Escape")
+    assert not dialog.is_visible()
+    opened.page.locator(".preview").nth(2).click()
+    assert dialog.is_visible()
+    opened.press("x")  # decides, and the dialog is gone
+    assert (dialog.is_visible(), opened.status) == (False, "1 of 11 decided")
+    opened.press("Enter")
+    assert dialog.is_visible()
+    assert opened.did() == NOTHING
+
+
+def test_a_box_covers_no_value(make_audit, open_page, tmp_path):
+    cells = (("width", "1.5"), ("height", ""))
+    path = tmp_path / "r.html"
+    write_review(make_audit(), path, preview=lambda _: Preview(cells=cells))
+    for width in (1280, 390):
+        opened = open_page(path.as_uri(), viewport={"width": width, "height": 800})
+        value = opened.page.locator(".cells dd").first.bounding_box()
+        box = opened.page.locator(".pick").first.bounding_box()
+        assert box["y"] > value["y"] + value["height"]
+
+
+def test_a_served_photo_is_enlarged_from_its_file(make_audit, open_page, tmp_path, serve):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    names = tuple(f"photo/{row}.jpg" for row in range(40))
+    (photos / "photo").mkdir()
+    for name in names:
+        Image.new("RGB", (640, 480), (200, 30, 30)).save(photos / name)
+    inputs = ImageFiles(photos, names)
+    rows = Rows({name: (inputs, row) for row, name in enumerate(names)})
+    opened = open_page(serve(Review(make_audit(), tmp_path / "d.csv", rows=rows)).address)
+    with opened.page.expect_response("**/picture/*") as answer:
+        opened.page.locator(".card img").first.click()
+    assert answer.value.status == 200
+    opened.page.wait_for_function("document.querySelector('#look img').naturalWidth === 640")
+    assert opened.did()[3] == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_round_on_a_phone(review, open_page, tmp_path, scheme):
     audit, path = review
@@ -306,7 +408,8 @@ def test_a_round_on_a_phone(review, open_page, tmp_path, scheme):
     assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
     card = opened.page.locator(".card").first.bounding_box()
     assert card["y"] < 600  # the suspects are on the first screen
-    for name in ("Accept", "Keep", "No class"):
+    assert opened.page.locator("#bar").bounding_box()["height"] < 90  # of 844
+    for name in ("Accept", "Keep", "More", "No class"):
         button = opened.page.locator("#bar").get_by_role("button", name=name)
         assert button.bounding_box()["height"] >= 44
         button.tap()
@@ -319,7 +422,8 @@ def test_a_round_on_a_phone(review, open_page, tmp_path, scheme):
 def test_axe_finds_nothing(review, open_page, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe").Axe()
     opened = open_page(review[1].as_uri(), color_scheme=scheme)
-    for keys in ([], ["a", "x", "n", "Space", "f", "1", "s"], ["h"], ["Escape", "/"]):
+    decided = ["a", "x", "n", "Space", "f", "1", "s"]
+    for keys in ([], decided, ["h"], ["Escape", "/"], ["Escape", "Enter"]):
         opened.press(*keys)
         found = axe.run(opened.page).response["violations"]
         assert [(keys, each["impact"], each["id"]) for each in found] == []

@@ -13,7 +13,7 @@ import imae.report
 from imae.audit import page as page_module
 from imae.audit.cards import Preview, suspects
 from imae.audit.correct import Sample, check
-from imae.audit.page import render, write_check_page, write_review
+from imae.audit.page import render, review_words, write_check_page, write_review
 from imae.errors import ArgumentError
 
 TEMPLATES = Path(imae.audit.__file__).parent / "templates"
@@ -48,7 +48,7 @@ def test_suspects_come_most_certain_first_and_alike_rows_together(make_audit):
 def test_the_page_holds_the_verdict_and_every_suspect(make_audit):
     audit = make_audit()
     text = render(audit)
-    assert "About 25.0% of 40 labels are wrong (95% interval 20.0% to 31.0%)" in text
+    assert "About 25.0% of 40 labels are wrong (range 20.0% to 31.0%)" in text
     data = data_of(text)
     assert [row["id"] for row in data["rows"]] == audit.row_ids[suspects(audit)].tolist()
     assert data["rows"][4]["suggested"] is None  # fits no class
@@ -113,7 +113,16 @@ def test_an_audit_without_suspects_is_a_page_too(make_audit):
     audit = make_audit()
     audit.is_flagged[:] = audit.fits_no_class[:] = False
     audit.group[:] = -1
-    assert "0 rows are worth a look" in render(audit)
+    assert "0 rows to review: 0 flagged" in render(audit)
+
+
+def test_rows_to_review_say_why_each_is_there(make_audit):
+    audit = make_audit(40)  # flagged 0 to 9, no class 2 and 5, alike 0, 3 and 39
+    audit.is_flagged[[2, 3]] = False
+    audit.given[[0, 3, 39]] = [0, 1, 0]
+    expected = "11 rows to review: 8 flagged, 1 more that fit no class, 2 more like rows of another"
+    assert expected in review_words(audit)
+    assert len(suspects(audit)) == 11
 
 
 def test_many_classes_are_listed_as_pairs(make_audit):

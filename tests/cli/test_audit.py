@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from imae.audit import Audit
+from imae.audit.cards import suspects
 from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, read_decisions, write_decisions
 from imae.cli.app import main
@@ -112,6 +114,69 @@ def test_decisions_are_not_overwritten_and_bad_ones_write_nothing(run, tmp_path,
     assert not out.exists()
 
 
+def test_files_are_overwritten_only_if_asked_for_and_the_data_never(run, tmp_path, capsys):
+    table, out = tmp_path / "messy.csv", tmp_path / "labels.csv"
+    table.write_text("mine")
+    config = {"data": {"name": str(table), "labels": str(tmp_path / "given.csv")}}
+    (run / "config.json").write_text(json.dumps(config))
+    (tmp_path / "given.csv").write_text("first round")
+    (tmp_path / "labels.trail.csv").write_text("first round")
+    apply = ["audit", "apply", str(run), "--accept-above", "0.9", "--out"]
+    for taken, words in (
+        (out, "labels.trail.csv: exists already"),
+        (table, "is the data itself"),
+        (tmp_path / "given.csv", "would overwrite"),
+        (run / "audit" / "decisions.csv", "is a file of a run"),
+    ):
+        arguments = [*apply, str(taken), *([] if taken == out else ["--overwrite"])]
+        assert main(arguments) == 2
+        assert words in capsys.readouterr().err
+    assert not out.exists()
+    assert table.read_text() == "mine"
+    assert (tmp_path / "labels.trail.csv").read_text() == "first round"
+    assert main([*apply, str(out), "--overwrite"]) == 0
+    assert rows_of(tmp_path / "labels.trail.csv")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [(("export", "--format", "mask"), "a.csv"), (("check",), "a.html")]
+)
+def test_other_results_are_overwritten_only_if_asked_for(run, tmp_path, capsys, command, name):
+    out = tmp_path / name
+    out.write_text("mine")
+    arguments = ["audit", command[0], str(run), *command[1:], "--out", str(out)]
+    assert main(arguments) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert out.read_text() == "mine"
+    assert main([*arguments, "--overwrite"]) == 0
+
+
+def test_the_next_command_names_labels_that_are_not_there(audited, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.trail.csv").write_text("first round")
+    assert main(["audit", str(audited)]) == 0
+    assert f"imae audit apply {audited} --out labels-2.csv" in capsys.readouterr().out
+
+
+def test_the_next_command_has_every_option_of_the_data(run, tmp_path, capsys):
+    options = {"drop": ["a;b"], "feature_columns": ["x", "y"]}
+    data = {"name": "my photos", "root": "/a b", "features": "f", "rows": 50, "options": options}
+    data |= {"labels": "old.csv", "own_validation": False}
+    (run / "config.json").write_text(json.dumps({"data": data}))
+    out = tmp_path / "labels.csv"
+    assert main(["audit", "apply", str(run), "--accept-above", "0.9", "--out", str(out)]) == 0
+    words = shlex.split(capsys.readouterr().out.split("next: ")[1])
+    assert words[:5] == ["imae", "train", "my photos", "--drop", "a;b"]
+    assert words[5:9] == ["--set", "data.options.feature_columns=x,y", "--root", "/a b"]
+    assert words[9:] == ["--features", "f", "--set", "data.rows=50", "--labels", str(out)]
+
+
+def test_accept_above_names_its_option(run, tmp_path, capsys):
+    out = str(tmp_path / "l.csv")
+    assert main(["audit", "apply", str(run), "--accept-above", "90", "--out", out]) == 2
+    assert "--accept-above must be in [0, 1], got 90" in capsys.readouterr().err
+
+
 def test_a_check_writes_its_page_then_its_bound(run, tmp_path, capsys):
     assert main(["audit", "check", str(run), "--rows", "10", "--seed", "3"]) == 0
     assert "judged 0 of 10" in capsys.readouterr().out
@@ -185,6 +250,25 @@ def test_a_served_review_ends_cleanly(run):
     assert "next: imae audit apply" in said
 
 
+@pytest.mark.parametrize(
+    ("display", "is_terminal", "options", "expected"),
+    [(":0", True, (), 1), (":0", True, ("--no-open",), 0), (":0", False, (), 0), ("", True, (), 0)],
+)
+def test_the_review_is_opened_where_there_is_a_display(
+    run, monkeypatch, display, is_terminal, options, expected
+):
+    opened = []
+    monkeypatch.setattr("imae.cli.review.webbrowser.open", opened.append)
+    monkeypatch.setattr("imae.audit.serve.Server.serve_forever", lambda _: None)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal, raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setenv("DISPLAY", display)
+    assert main(["audit", "serve", str(run), *options]) == 0
+    assert len(opened) == expected
+    assert all(address.startswith("http://127.0.0.1:") for address in opened)
+
+
 def unbuffered():
     return {**os.environ, "PYTHONUNBUFFERED": "1"}
 
@@ -208,7 +292,9 @@ def test_data_is_trained_on_audited_and_summarised(audited, capsys):
     first = found.rows()[0]
     assert all(str(first[key]) in said for key in ("row_id", "given", "suggested"))
     assert said.count("digits/") >= 10
-    assert f"{found.is_flagged.sum()} rows are flagged" in said
+    assert f"About {100 * found.noise_rate:.1f}% of 1,442 labels are wrong (range " in said
+    assert f"rows to review: {found.is_flagged.sum()} flagged" in said
+    assert f"{audited / 'audit' / 'suspects.csv'}" in said
     assert f"imae audit serve {audited}" in said
     assert (audited / "audit" / "audit.npz").read_bytes() == before
     assert list((audited / "audit").glob("review*"))
@@ -246,14 +332,71 @@ def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):
     shutil.rmtree(stopped / "audit")
     assert main(["audit", str(stopped)]) == 0
     assert (stopped / "result.json").exists()
-    assert "rows are flagged" in capsys.readouterr().out
+    assert "rows to review" in capsys.readouterr().out
 
 
 def test_a_folder_with_a_run_on_other_data_is_left_alone(audited, capsys):
     before = (audited / "config.json").read_bytes()
     assert main(["audit", "mnist", "--out", str(audited)]) == 2
-    assert "holds a run on other data" in capsys.readouterr().err
+    assert "(data.name is digits, here mnist; noise is symmetric:0.3, " in capsys.readouterr().err
     assert (audited / "config.json").read_bytes() == before
+
+
+def test_the_same_command_audits_the_finished_run_again(tmp_path, monkeypatch, capsys):
+    """Its paths are absolute where they are stored."""
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{row % 2},{row % 3},{'ab'[row % 2]}" for row in range(40)]
+    (tmp_path / "table.csv").write_text("\n".join(["x,z,label", *lines]))
+    (tmp_path / "old.csv").write_text("\n".join(["row_id,label", *(f"{n},a" for n in range(40))]))
+    command = ["audit", "table.csv", "--epochs", "1", "--out", "checked"]
+    assert main(command) == 0
+    trained = (tmp_path / "checked" / "history.jsonl").read_bytes()
+    assert main(command) == 0
+    assert (tmp_path / "checked" / "history.jsonl").read_bytes() == trained
+    capsys.readouterr()
+    assert main([*command, "--labels", "old.csv", "--seed", "7"]) == 2
+    said = capsys.readouterr().err
+    full = tmp_path / "old.csv"
+    assert f"(data.labels is not set, here {full}; seed is 123, here 7)" in said
+    assert "or audit that run: imae audit checked" in said
+
+
+def test_a_run_or_data_may_be_called_like_a_command(audited, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "check"):
+        shutil.copytree(audited, name)
+        assert main(["audit", name, "--precision", "0.9"]) == 0
+        assert f"imae audit serve {name}" in capsys.readouterr().out
+    assert main(["audit", "run", "check"]) == 0
+    assert "imae audit serve check" in capsys.readouterr().out
+    assert main(["audit", "check", "run"]) == 0
+    assert "randomly drawn flagged rows" in capsys.readouterr().out
+    assert main(["audit", "run", "--no-such-option"]) == 2
+    assert main(["audit", "run", "--help"]) == 0
+    assert "--precision" in capsys.readouterr().out
+
+
+def test_suspects_are_listed(audited):
+    found = Audit.load(RunFolder(audited))
+    listed = rows_of(audited / "audit" / "suspects.csv")
+    assert [row["row_id"] for row in listed] == found.row_ids[suspects(found)].tolist()
+    assert sum(row["is_flagged"] == "True" for row in listed) == found.is_flagged.sum()
+    first = found.order()[0]
+    assert listed[0]["given"] == found.class_names[found.given[first]]
+    assert float(listed[0]["wrong_probability"]) == pytest.approx(
+        found.wrong_probability[first], abs=1e-4
+    )
+
+
+def test_probabilities_of_other_data_do_not_replace_an_audit(digits, tmp_path, capsys):
+    np.save(tmp_path / "p.npy", np.eye(10)[digits.labels] * 0.9 + 0.01)
+    out = tmp_path / "out"
+    arguments = ["--probabilities", str(tmp_path / "p.npy"), "--out", str(out)]
+    assert main(["audit", "digits", *arguments]) == 0
+    before = (out / "audit" / "audit.npz").read_bytes()
+    assert main(["audit", "mnist", *arguments]) == 2
+    assert "holds an audit of other data" in capsys.readouterr().err
+    assert (out / "audit" / "audit.npz").read_bytes() == before
 
 
 def test_a_run_without_dynamics_is_one_line(audited, tmp_path, capsys):
@@ -314,5 +457,11 @@ def test_help_names_every_part(capsys):
     assert main(["audit", "--help"]) == 0
     said = capsys.readouterr().out
     assert all(f" {name} " in said for name in ("run", "serve", "check", "apply", "export"))
+    assert all(name in said for name in ("DATA|RUN", "--precision", "--probabilities"))
     assert main(["audit", "run", "--help"]) == 0
-    assert "--precision" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "--precision" in said
+    assert "range" not in said
+    assert main(["audit", "apply", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "by default the one that `imae audit serve` wrote" in said

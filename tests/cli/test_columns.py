@@ -1,9 +1,12 @@
 """Columns of a table as options of every command that reads one."""
 
 import csv
+import json
 
+import numpy as np
 import pytest
 
+from imae.audit import Audit
 from imae.cli.app import main
 from imae.records import RunFolder
 
@@ -65,11 +68,42 @@ def test_compare_without_truth_or_test_rows_names_a_method(table, tmp_path, caps
     assert list((out / "figures").glob("*held_out.png"))
 
 
+def test_audit_takes_columns_and_names_them_in_the_next_command(table, tmp_path, capsys):
+    run, labels = tmp_path / "run", tmp_path / "labels.csv"
+    quick = ["--epochs", "1", "--noise", "symmetric:0.2", "--set", "machine.threads=1"]
+    assert main(["audit", str(table), *COLUMNS, *quick, "--out", str(run)]) == 0
+    assert RunFolder(run).labels().class_names.tolist() == ["cat", "dog"]
+    assert RunFolder(run).config()["noise"] == "symmetric:0.2"
+    arguments = ["audit", "apply", str(run), "--accept-above", "0", "--out", str(labels)]
+    capsys.readouterr()
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert f"next: imae train {table} {' '.join(COLUMNS)} --labels {labels}" in said
+    assert main(["audit", str(table), *COLUMNS, *quick, "--out", str(run)]) == 0
+    for other in (["--epochs", "1"], ["--noise", "symmetric:0.3"]):
+        assert main(["audit", str(table), *COLUMNS, *other, "--out", str(run)]) == 2
+        assert "holds a run with other settings (noise is symmetric:0.2" in capsys.readouterr().err
+
+
+def test_probabilities_are_judged_by_the_columns_that_are_told(table, tmp_path, capsys):
+    np.save(tmp_path / "p.npy", np.full((40, 2), 0.5))
+    out = tmp_path / "out"
+    arguments = ["audit", str(table), *COLUMNS, "--probabilities", str(tmp_path / "p.npy")]
+    assert main([*arguments, "--noise", "symmetric:0.2", "--out", str(out)]) == 2
+    assert "noise is added in training" in capsys.readouterr().err
+    assert main([*arguments, "--out", str(out)]) == 0
+    assert Audit.load(RunFolder(out)).row_ids[0] == "k0"
+    settings = json.loads((out / "audit" / "data.json").read_text())
+    assert settings["options"]["drop"] == ["target", "secret"]
+
+
 def test_noise_takes_columns(table, tmp_path, capsys):
     out = tmp_path / "labels.csv"
     arguments = ["--rate", "0.5", "--out", str(out)]
     assert main(["noise", str(table), *COLUMNS, *arguments]) == 0
-    assert "2 classes (cat 20, dog 20)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "2 classes (cat 20, dog 20)" in said
+    assert f"next: imae train {table} {' '.join(COLUMNS)} --labels {out}" in said
     assert out.read_text().count("\n") > 40
 
 

@@ -126,7 +126,41 @@ def test_trials_that_fall_behind_are_stopped(search, monkeypatch):
     monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda self: self.number == 1)
     outcome = search(trials=3)
     assert [each.accuracy is None for each in outcome.trials] == [False, True, False]
-    assert "stopped early" in outcome.page.read_text()
+    assert [each.status for each in outcome.trials] == ["finished", "stopped early", "finished"]
+    assert outcome.page.read_text().count("<td>stopped early</td>") == 1
+
+
+def test_the_first_trial_has_the_defaults_where_the_rate_is_searched_too(search):
+    said = []
+    outcome = search(trials=1, lr=(0.005, 0.2), say=said.append)
+    first = outcome.trials[0].settings
+    assert (first["optimizer.lr"], first["method.arguments.T"]) == (0.05, "auto")
+    assert said[0].startswith("trial 0: loss imae_capped, cap 0.75, T auto, learning rate 0.05: ")
+    outside = search(trials=1, lr=(0.1, 0.2), out="outside")
+    assert outside.trials[0].settings["optimizer.lr"] == 0.1
+
+
+def test_settings_that_were_tried_are_neither_trained_nor_counted_again(search, monkeypatch):
+    trained, train = [], trial_module.train
+    monkeypatch.setattr(
+        trial_module, "train", lambda *given, **more: trained.append(1) or train(*given, **more)
+    )
+    monkeypatch.setattr(trial_module, "_Q", (0.5, 0.8))  # seven values: some are suggested twice
+    said = []
+    method = {"method": {"name": "gce"}, "train": {"steps": 1, "batch_size": 32}}
+    outcome = search(method, trials=5, say=said.append)
+    tried = [each.settings["method.arguments.q"] for each in outcome.trials]
+    assert len(set(tried)) == len(tried) == len(trained) == 5
+    assert any("not trained again" in line for line in said)
+
+
+def test_a_search_ends_when_everything_was_tried(search, monkeypatch):
+    monkeypatch.setattr(trial_module, "_Q", (0.7, 0.7))
+    monkeypatch.setattr(search_module, "_MOST_REPEATED", 2)
+    said = []
+    settings = {"method": {"name": "gce"}, "train": {"steps": 1, "batch_size": 32}}
+    assert len(search(settings, trials=9, say=said.append).trials) == 1
+    assert said[-1] == "the last 2 suggestions were all tried before: the search ends"
 
 
 def test_time_that_is_up_keeps_what_has_finished(search, monkeypatch):
@@ -241,7 +275,7 @@ def test_other_clean_rows_and_other_parts_are_refused(search, rows):
         search(settings, trials=2, out="plain")
 
 
-def test_a_storage_that_cannot_be_used_leaves_no_claim(search, tmp_path):
+def test_a_storage_that_cannot_be_used_leaves_no_claim(search):
     with pytest.raises(ArgumentError, match="cannot be used"):
         search(trials=1, storage="postgresql://ann@127.0.0.1:1/x")
     assert len(search({"seed": 6}, trials=1).trials) == 1

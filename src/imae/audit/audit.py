@@ -20,6 +20,7 @@ from imae.audit.calibrate import (
     noise_rate,
     suggestions,
 )
+from imae.audit.cap import stretched
 from imae.audit.evidence import (
     NEIGHBOURS,
     Evidence,
@@ -66,6 +67,7 @@ def audit(
     precision: float | None = None,
     row_ids: NDArray[np.str_] | None = None,
     class_names: tuple[str, ...] | None = None,
+    cap: float | None = None,
     model: "nn.Module | None" = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Audit:
@@ -88,6 +90,9 @@ def audit(
             by default as many rows as labels are estimated to be wrong.
         row_ids: Ids of the rows, unless a run is judged; by default their positions.
         class_names: Names of the classes, unless a run is judged; by default numbers.
+        cap: Largest probability that the model behind these probabilities can give, as after
+            ``imae.CappedLogits``; by default it is found by ``imae.audit.cap.find_cap``. Give 1
+            if there is none.
         model: Network to train on rows, in place of one that suits them.
         settings: Settings of that training; without ``out`` the run is not kept.
 
@@ -116,7 +121,7 @@ def audit(
         with training_run(source, model, settings or {}) as run:
             return audit(run, features=features, precision=precision)
     if not isinstance(source, str | os.PathLike | RunFolder):
-        evidence = _of_arrays(cast(Judged, source), given, features, row_ids, class_names)
+        evidence = _of_arrays(cast(Judged, source), given, features, row_ids, class_names, cap)
     else:
         if not (given is None and row_ids is None and class_names is None):
             raise ArgumentError("given, row_ids and class_names are in the run; leave them out")
@@ -144,6 +149,7 @@ def _of_arrays(
     features: NDArray[np.floating] | None,
     row_ids: NDArray[np.str_] | None,
     class_names: tuple[str, ...] | None,
+    cap: float | None,
 ) -> Evidence:
     """The evidence of probabilities, dynamics or features; the arguments are those of `audit`.
 
@@ -159,6 +165,7 @@ def _of_arrays(
     num_classes = max(int(labels.max()) + 1, len(class_names or ()), 2)
     if isinstance(judged_by, np.ndarray):
         _check_probabilities(judged_by, len(labels))
+        judged_by = stretched(judged_by, cap)
         num_classes = judged_by.shape[1]
     elif judged_by is None and features is None:
         raise ArgumentError("give a run, probabilities or features to judge by")

@@ -3,14 +3,15 @@
 import base64
 import io
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from imae.audit.label_tools import guard, write_csv
 from imae.audit.result import Audit
 from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table, load
 from imae.data.columns import find_roles
@@ -25,9 +26,34 @@ from imae.report.read import RunRecord
 _SIDE = 224  # pixels of the longer side of a picture
 _MOST_BYTES = 24_000  # of a picture
 _QUALITIES = (82, 70, 55, 40, 25, 10)
-_MOST_CELLS = 12
-_LONGEST_TEXT = 600
+_LARGE_SIDE = 1200  # of a picture that is looked at alone
+_MOST_CELLS = 100
+_LONGEST_CELL = 300
+_LONGEST_TEXT = 5000
+_CELLS_ON_CARD = 9
+_TEXT_ON_CARD = 180
+_CELLS_AT_ONCE = 5_000_000
+_COLUMN_OPTIONS = (
+    "label_column",
+    "id_column",
+    "path_column",
+    "text_column",
+    "feature_columns",
+    "drop",
+)
+_SUSPECT_COLUMNS = (
+    "row_id",
+    "given",
+    "suggested",
+    "wrong_probability",
+    "suggested_probability",
+    "is_flagged",
+    "fits_no_class",
+    "group",
+    "source",
+)
 NO_CLASS = "no class"
+Cells: TypeAlias = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -43,7 +69,7 @@ class Preview:
 
     picture: str | None = None
     text: str | None = None
-    cells: tuple[tuple[str, str], ...] | None = None
+    cells: Cells | None = None
     is_small: bool = False
 
 
@@ -56,35 +82,71 @@ def no_previews(row_id: str) -> Preview | None:  # noqa: ARG001 - rows are told 
     return None
 
 
-def previews_of(config: Mapping[str, Any]) -> Previewer:
-    """Previews of the rows that a run trained on or held out.
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of data as people see them.
 
     Args:
-        config: The settings of the run, as its folder holds them.
-
-    Raises:
-        ImaeError: If the data is not there any more or cannot be read.
+        places: Inputs that hold each row, and its place in them, by row id.
+        texts: Texts by row id, where the data is a file of texts: its inputs hold counts of words.
+        cells: Names and cells of the columns by row id, where the data is a table in a file: as
+            they are there, since inputs are numbers in which gaps are filled.
     """
-    settings = config.get("data")
-    if not isinstance(settings, Mapping) or not isinstance(settings.get("name"), str):
-        raise DataError("the settings of the run name no data")
-    options = settings.get("options") or {}
-    data = load(settings["name"], root=settings.get("root"), **options)
-    texts = _texts(settings["name"], options)
-    places = _places(data)
 
-    def preview(row_id: str) -> Preview | None:
-        if row_id in texts:
-            return Preview(text=texts[row_id][:_LONGEST_TEXT])
-        if row_id not in places:
+    places: Mapping[str, tuple[Inputs, int]] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    cells: Mapping[str, Cells] = field(default_factory=dict)
+
+    @classmethod
+    def of_run(cls, config: Mapping[str, Any], row_ids: Collection[str]) -> "Rows":
+        """Rows that a run trained on or held out.
+
+        Args:
+            config: The settings of the run, as its folder holds them.
+            row_ids: Which rows.
+
+        Raises:
+            ImaeError: If the data is not there any more or cannot be read.
+        """
+        settings = config.get("data")
+        if not isinstance(settings, Mapping) or not isinstance(settings.get("name"), str):
+            raise DataError("the settings of the run name no data")
+        options = settings.get("options") or {}
+        data = load(settings["name"], root=settings.get("root"), **options)
+        return cls(_places(data), *_of_file(settings["name"], options, set(row_ids)))
+
+    def preview(self, row_id: str) -> Preview | None:
+        """The preview of a row; None if there is nothing to show."""
+        if row_id in self.texts:
+            return Preview(text=self.texts[row_id][:_LONGEST_TEXT])
+        if row_id in self.cells:
+            return Preview(cells=self.cells[row_id])
+        if row_id not in self.places:
             return None
-        inputs, row = places[row_id]
+        inputs, row = self.places[row_id]
         try:
             return row_preview(inputs, row)
         except ImaeError:  # an image that has been damaged or removed since
             return None
 
-    return preview
+    def picture(self, row_id: str) -> bytes | None:
+        """A large picture of a row as JPEG; None if it is not a file of an image."""
+        inputs, row = self.places.get(row_id, (None, 0))
+        if not isinstance(inputs, ImageFiles):
+            return None
+        try:
+            image = decode(inputs.root / inputs.names[row], size=_LARGE_SIDE)
+        except ImaeError:
+            return None
+        image.thumbnail((_LARGE_SIDE, _LARGE_SIDE))
+        return _encoded(image.convert("RGB"), "JPEG", quality=_QUALITIES[0])
+
+    def source(self, row_id: str) -> str:
+        """Path or text of a row; empty if it has neither."""
+        if row_id in self.texts:
+            return self.texts[row_id]
+        inputs, row = self.places.get(row_id, (None, 0))
+        return str(inputs.root / inputs.names[row]) if isinstance(inputs, ImageFiles) else ""
 
 
 def run_pictures(run: RunRecord, row_ids: Sequence[str]) -> dict[str, str]:
@@ -93,10 +155,10 @@ def run_pictures(run: RunRecord, row_ids: Sequence[str]) -> dict[str, str]:
     It opens the data that the run's settings name, so only settings that are trusted may come here.
     """
     try:
-        preview = previews_of(run.config)
+        rows = Rows.of_run(run.config, row_ids)
     except (ImaeError, ImportError):  # the data has moved, or what reads it is not installed
         return {}
-    found = {row_id: preview(row_id) for row_id in row_ids}
+    found = {row_id: rows.preview(row_id) for row_id in row_ids}
     return {row_id: each.picture for row_id, each in found.items() if each and each.picture}
 
 
@@ -110,20 +172,39 @@ def _places(data: Data) -> dict[str, tuple[Inputs, int]]:
     }
 
 
-def _texts(name: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """Texts by row id, where the data is a file of texts: its rows hold hashed words only."""
+def _of_file(
+    name: str, options: Mapping[str, Any], wanted: Set[str]
+) -> tuple[dict[str, str], dict[str, Cells]]:
+    """Texts, or cells, of the wanted rows of a file; both empty if it has neither."""
     if name in SOURCES or layout_of(Path(name)) != "manifest":
-        return {}
+        return {}, {}
     file = open_columns(Path(name))
-    columns = ("label_column", "path_column", "text_column", "feature_columns")
-    roles = find_roles(file, **{key: options.get(key) for key in columns})
-    if roles.text is None:
-        return {}
-    wanted = [roles.text] if roles.row_id is None else [roles.text, roles.row_id]
-    values, _ = file.read(wanted, ())
-    texts = as_texts(values[roles.text])
-    ids = map(str, range(len(texts))) if roles.row_id is None else as_texts(values[roles.row_id])
-    return dict(zip(ids, texts, strict=True))
+    roles = find_roles(file, **{key: options.get(key) for key in _COLUMN_OPTIONS})
+    if roles.path is not None:
+        return {}, {}
+    first = roles.row_id or file.names[0]
+    column = as_texts(file.read([first], ())[0][first])
+    ids = [str(row) for row in range(len(column))] if roles.row_id is None else column
+    rows = [row for row, row_id in enumerate(ids) if row_id in wanted]
+
+    def read(names: Sequence[str]) -> dict[str, list[str]]:
+        values, _ = file.read(names, ())
+        return {each: as_texts([values[each][row] for row in rows]) for each in names}
+
+    if roles.text is not None:
+        texts = read([roles.text])[roles.text]
+        return {ids[row]: text for row, text in zip(rows, texts, strict=True)}, {}
+    shown = [each for each in file.names if each not in (roles.label, roles.row_id)]
+    names = [*([] if roles.row_id is None else [roles.row_id]), *shown][:_MOST_CELLS]
+    at_once = max(1, _CELLS_AT_ONCE // max(1, len(ids)))  # all of a large file would fill memory
+    parts = [read(names[start : start + at_once]) for start in range(0, len(names), at_once)]
+    table = {each: texts for part in parts for each, texts in part.items()}
+    hidden = len(shown) + (roles.row_id is not None) - len(names)
+    more = (("...", f"{hidden} more columns"),) if hidden else ()
+    return {}, {
+        ids[row]: (*((each, table[each][place][:_LONGEST_CELL]) for each in names), *more)
+        for place, row in enumerate(rows)
+    }
 
 
 def row_preview(inputs: Inputs, row: int) -> Preview | None:
@@ -172,7 +253,7 @@ def _address(kind: str, content: bytes) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def _cells(table: Table, row: int) -> tuple[tuple[str, str], ...]:
+def _cells(table: Table, row: int) -> Cells:
     values = table.values[row, :_MOST_CELLS].astype(np.float64)
     if table.mean is not None and table.std is not None:  # back to the units of the file
         values = values * table.std[:_MOST_CELLS] + table.mean[:_MOST_CELLS]
@@ -213,6 +294,31 @@ def in_conflict(audit: Audit) -> NDArray[np.bool_]:
     return found
 
 
+def write_suspects(audit: Audit, rows: Rows, path: Path) -> None:
+    """Writes the rows to review as a list, most suspect first, near-identical rows together.
+
+    The columns are ``row_id``, ``given``, ``suggested`` (empty for a row that fits no class),
+    ``wrong_probability``, ``suggested_probability``, ``is_flagged``, ``fits_no_class``, ``group``
+    of near-identical rows, and ``source``, the path or text of the row.
+    """
+    names = audit.class_names
+    content = (
+        (
+            guard(row_id := str(audit.row_ids[row])),
+            guard(names[audit.given[row]]),
+            "" if (number := suggestion(audit, row)) is None else guard(names[number]),
+            f"{audit.wrong_probability[row]:.4f}",
+            f"{audit.suggested_probability[row]:.4f}",
+            bool(audit.is_flagged[row]),
+            bool(audit.fits_no_class[row]),
+            "" if audit.group[row] < 0 else int(audit.group[row]),
+            guard(rows.source(row_id)),
+        )
+        for row in suspects(audit).tolist()
+    )
+    write_csv(path, _SUSPECT_COLUMNS, content)
+
+
 def suggestion(audit: Audit, row: int) -> int | None:
     """Suggested class number of a row, None if it fits no class."""
     return None if audit.fits_no_class[row] else int(audit.suggested[row])
@@ -245,9 +351,22 @@ def make_cards(
                 "group": group,
                 "alike": f"{others} other{'s' * (others > 1)}" if others else "",
                 "preview": shown,
+                "look": _look(shown),
             }
         )
     return cards
+
+
+def _look(preview: Preview | None) -> str:
+    """Words of the button that opens the whole row; empty if the card shows all of it."""
+    if preview is None:
+        return ""
+    if preview.text is not None:
+        return "Whole text" if len(preview.text) > _TEXT_ON_CARD else ""
+    if preview.cells is not None:
+        number = len(preview.cells)
+        return f"All {number} columns" if number > _CELLS_ON_CARD else ""
+    return ""  # a click on a picture enlarges it
 
 
 def _share(probability: float) -> str:

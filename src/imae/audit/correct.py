@@ -105,9 +105,9 @@ def write_corrected(audit: Audit, trail: Sequence[TrailRow], out: Path) -> Path:
         )
     )
     write_csv(out, ("row_id", "label", "removed"), rows)
-    trail_file = out.with_suffix(".trail.csv")
+    path = trail_file(out)
     write_csv(
-        trail_file,
+        path,
         ("row_id", "old", "new", "by", "certainty"),
         (
             (
@@ -120,7 +120,17 @@ def write_corrected(audit: Audit, trail: Sequence[TrailRow], out: Path) -> Path:
             for each in trail
         ),
     )
-    return trail_file
+    return path
+
+
+def trail_file(labels: Path) -> Path:
+    """The file of the trail beside a file of corrected labels.
+
+    Examples:
+        >>> trail_file(Path("labels.csv")).name
+        'labels.trail.csv'
+    """
+    return labels.with_suffix(".trail.csv")
 
 
 @dataclass(frozen=True)

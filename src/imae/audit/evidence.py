@@ -1,7 +1,8 @@
 """What is known of every row before it is judged: its own score and its likely classes."""
 
+import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,6 +251,7 @@ def of_run(run: RunFolder) -> Evidence:
     classes = voted_classes(trained(), len(names))
     beliefs = voted_classes(trained(), len(names), given=labels.given[kept])
     parts = [(labels.row_ids[kept], labels.given[kept], _clean(labels, kept))]
+    places = [None if labels.position is None else labels.position[kept]]
     if held is not None:
 
         def unseen() -> Iterator[EpochDynamics]:
@@ -259,12 +261,13 @@ def of_run(run: RunFolder) -> Evidence:
         classes = joined(classes, voted_classes(unseen(), len(names)))
         beliefs = joined(beliefs, voted_classes(unseen(), len(names), given=held.given))
         parts.append((held.row_ids, held.given, _clean(held, np.arange(len(held.given)))))
+        places.append(held.position)
     clean = [each for *_, each in parts if each is not None]
     is_unseen = np.arange(len(scores)) >= len(kept)
     # Rows with a planted label are the last; the network was trained to contradict them.
     num_planted = len(labels.given) - len(kept)
     is_unseen[len(scores) - num_planted :] = False
-    return Evidence(
+    found = Evidence(
         row_ids=np.concatenate([ids for ids, *_ in parts]),
         given=np.concatenate([each for _, each, _ in parts]).astype(np.int64),
         class_names=names,
@@ -273,6 +276,34 @@ def of_run(run: RunFolder) -> Evidence:
         beliefs=beliefs,
         is_unseen=is_unseen if is_unseen.any() else np.ones(len(scores), bool),
         clean=np.concatenate(clean) if len(clean) == len(parts) else None,
+    )
+    return _in_data_order(found, [each for each in places if each is not None])
+
+
+def _in_data_order(found: Evidence, places: list[Ints]) -> Evidence:
+    """The rows by their positions in the data; as they are if a run did not record these."""
+    if sum(map(len, places)) != len(found.given):
+        if not found.is_unseen.all():
+            warnings.warn(
+                "the run was trained before positions of rows were recorded: held-out rows come "
+                "last in the result; go by row_ids, or train again",
+                stacklevel=4,
+            )
+        return found
+    order = np.argsort(np.concatenate(places), kind="stable")
+    classes, beliefs = (
+        TopClasses(each.classes[order], each.shares[order], each.num_classes)
+        for each in (found.classes, found.beliefs)
+    )
+    return replace(
+        found,
+        row_ids=found.row_ids[order],
+        given=found.given[order],
+        disbelief=found.disbelief[order],
+        classes=classes,
+        beliefs=beliefs,
+        is_unseen=found.is_unseen[order],
+        clean=None if found.clean is None else found.clean[order],
     )
 
 

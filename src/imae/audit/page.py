@@ -28,9 +28,11 @@ from imae.report.page import build_environment, policy
 
 PAGE_SIZE = 500  # suspects on one page
 MOST_PREVIEWS = 2000  # rows with a picture or text, over all pages
-_SCRIPTS = ("decisions.js", "search.js", "review.js")
+_SCRIPTS = ("decisions.js", "search.js", "look.js", "review.js")
 _MATRIX_CLASSES = 12  # with more, the confusion is a list
 _LISTED_PAIRS = 40
+_KEYED_CLASSES = 20
+_COUNTED = 20_000  # suspects that filters count on other pages
 
 
 def write_review(
@@ -135,7 +137,8 @@ def render(
     rows = everything[start : start + PAGE_SIZE] if sample is None else sample.rows
     first = most_previews - start if sample is None else len(rows)
     names = [printable(name) for name in audit.class_names]
-    further = ["img-src data:", *(["connect-src 'self'"] if saved is not None else [])]
+    is_served = saved is not None
+    further = ["img-src data:", *(["connect-src 'self'"] if is_served else [])]
     return str(
         environment.get_template("review.html").render(
             policy=policy(
@@ -145,36 +148,63 @@ def render(
                 further=further,
             ),
             title="check" if sample is not None else f"{len(everything)} suspects",
-            verdict=_verdict(audit, len(everything), sample),
+            verdict=_verdict(audit, sample),
             is_check=sample is not None,
-            is_served=saved is not None,
+            is_served=is_served,
             checked=None if checked is None else checked.sentence(),
             numbers=_numbers(audit, len(everything)),
             part=part,
             num_parts=1 if sample is not None else num_pages(audit),
             page_name=page_name,
             classes=names,
-            pairs=list_pairs(audit, rows, names),
+            pairs=list_pairs(audit, rows if sample is not None else everything, names),
             confusion=confusion(audit, everything, names),
             cards=make_cards(audit, rows, names, preview, first),
             hidden_previews=sample is None and len(everything) > most_previews > 0,
             num_previews=most_previews,
-            data=page_data(audit, rows, names, sample, saved),
+            keys=class_keys(names),
+            data={
+                **page_data(audit, rows, names, sample, saved),
+                "part": part,
+                "others": _others(audit, everything, part) if sample is None else [],
+                "num_suspects": len(rows) if sample is not None else len(everything),
+            },
         )
     )
 
 
-def _verdict(audit: Audit, num_suspects: int, sample: Sample | None) -> str:
-    if sample is not None:
-        flagged = int(audit.is_flagged.sum())
-        return (
-            f"Judge all {len(sample.rows)} rows, drawn at random from the {flagged:,} flagged "
-            "ones. Without a person no method can promise how many of them are wrong."
-        )
+def rate_words(audit: Audit) -> str:
+    """The estimated noise rate with its interval, in words."""
     low, high = percent(audit.noise_rate_low), percent(audit.noise_rate_high)
     return (
-        f"About {percent(audit.noise_rate)}% of {len(audit):,} labels are wrong (95% interval "
-        f"{low}% to {high}%); {num_suspects:,} rows are worth a look."
+        f"About {percent(audit.noise_rate)}% of {len(audit):,} labels are wrong (range {low}% "
+        f"to {high}%)"
+    )
+
+
+def review_words(audit: Audit) -> str:
+    """How many rows there are to review, and why each kind of them is."""
+    is_open = audit.fits_no_class & ~audit.is_flagged
+    is_alike = in_conflict(audit) & ~audit.is_flagged & ~audit.fits_no_class
+    num_flagged, num_open, num_alike = (
+        int(each.sum()) for each in (audit.is_flagged, is_open, is_alike)
+    )
+    total = num_flagged + num_open + num_alike
+    further = [
+        *([f"{num_open:,} more that fit no class"] if num_open else []),
+        *([f"{num_alike:,} more like rows of another label"] if num_alike else []),
+    ]
+    flagged = ", ".join([f"{num_flagged:,} flagged", *further])
+    return f"{total:,} row{'s' * (total != 1)} to review: {flagged}"
+
+
+def _verdict(audit: Audit, sample: Sample | None) -> str:
+    if sample is None:
+        return f"{rate_words(audit)}; {review_words(audit)}."
+    return (
+        f"Judge all {len(sample.rows)} rows, drawn at random from the "
+        f"{int(audit.is_flagged.sum()):,} flagged ones. Without a person no method can promise how "
+        "many of them are wrong."
     )
 
 
@@ -218,7 +248,7 @@ def _pair(pair: tuple[int, int | None], count: int, names: Sequence[str]) -> dic
 def list_pairs(
     audit: Audit, rows: NDArray[np.int64], names: Sequence[str]
 ) -> list[dict[str, object]]:
-    """Pairs of given and suggested class among the rows, the most frequent first."""
+    """Pairs of given and suggested class among rows, the most frequent first."""
     return [_pair(pair, count, names) for pair, count in _counts(audit, rows).most_common()]
 
 
@@ -241,6 +271,41 @@ def confusion(audit: Audit, rows: NDArray[np.int64], names: Sequence[str]) -> di
             for given in range(len(names))
         ]
     return {"matrix": matrix, "pairs": pairs, "num_pairs": len(counts)}
+
+
+def class_keys(names: Sequence[str]) -> list[tuple[str, str]]:
+    """The key of each class that has one, and its name.
+
+    Examples:
+        >>> class_keys([f"c{number}" for number in range(30)])[9:11]
+        [('0', 'c9'), ('shift 1', 'c10')]
+    """
+    return [
+        (f"{'shift ' * (number >= 10)}{(number + 1) % 10}", name)
+        for number, name in enumerate(names[:_KEYED_CLASSES])
+    ]
+
+
+def _others(audit: Audit, everything: NDArray[np.int64], part: int) -> list[dict[str, object]]:
+    """What filters need to count rows of the other pages: columns of plain numbers, by page."""
+    pages = []
+    for start in range(0, min(len(everything), _COUNTED), PAGE_SIZE):
+        number = start // PAGE_SIZE
+        if number == part:
+            continue
+        rows = everything[start : start + PAGE_SIZE]
+        suggested = np.where(audit.fits_no_class[rows], -1, audit.suggested[rows])
+        pages.append(
+            {
+                "part": number,
+                "file": page_name(number),
+                "given": audit.given[rows].tolist(),
+                "suggested": suggested.tolist(),
+                "certainty": (100 * audit.wrong_probability[rows]).round(1).tolist(),
+                "group": (audit.group[rows] >= 0).astype(int).tolist(),
+            }
+        )
+    return pages
 
 
 def page_data(

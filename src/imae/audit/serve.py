@@ -5,11 +5,12 @@ import http.server
 import json
 import secrets
 import threading
+import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from imae.audit.cards import Previewer, no_previews
+from imae.audit.cards import Rows
 from imae.audit.correct import Sample
 from imae.audit.decisions import (
     DECISIONS,
@@ -23,6 +24,7 @@ from imae.audit.result import Audit
 from imae.errors import DataError
 
 _HOST = "127.0.0.1"
+_PICTURE = "picture/"
 _MOST_BYTES = 16_000_000  # of a request
 _LONGEST_TIME = 40  # characters of a time
 _HEADERS = {
@@ -41,7 +43,7 @@ class Review:
         audit: The audit.
         path: File of the decisions; those that it holds already are kept.
         sample: For the check: the sample, which is then all that is shown.
-        preview: Makes the preview of a row.
+        rows: The rows as people see them.
 
     Raises:
         DataError: If the file is not of this audit, or damaged.
@@ -53,12 +55,12 @@ class Review:
         path: Path,
         *,
         sample: Sample | None = None,
-        preview: Previewer = no_previews,
+        rows: Rows | None = None,
     ) -> None:
         self.audit = audit
         self.path = path
         self.sample = sample
-        self.preview = preview
+        self.rows = rows or Rows()
         self.identity = identity(audit)
         self.decisions = read_decisions(audit, [path]) if path.exists() else {}
         self._places = {row_id: place for place, row_id in enumerate(audit.row_ids.tolist())}
@@ -79,8 +81,12 @@ class Review:
             part=part,
             sample=self.sample,
             saved=saved,
-            preview=self.preview,
+            preview=self.rows.preview,
         )
+
+    def picture(self, row_id: str) -> bytes | None:
+        """A large picture of a row as JPEG, if it has one."""
+        return self.rows.picture(row_id) if row_id in self._places else None
 
     def change(self, content: object) -> None:
         """Takes decisions of a page over and writes the file, all or none of them.
@@ -187,11 +193,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         respond(place)
 
     def _get(self, place: str) -> None:
-        parts = {"": 0} | {page_name(part): part for part in range(self.server.review.num_parts)}
+        review = self.server.review
+        if place.startswith(_PICTURE):
+            picture = review.picture(urllib.parse.unquote(place.removeprefix(_PICTURE)))
+            if picture is None:
+                self._send(404, "there is no such picture")
+            else:
+                self._send(200, picture, kind="image/jpeg")
+            return
+        parts = {"": 0} | {page_name(part): part for part in range(review.num_parts)}
         if place not in parts:
             self._send(404, "there is no such page")
             return
-        self._send(200, self.server.review.page(parts[place]), kind="text/html")
+        self._send(200, review.page(parts[place]), kind="text/html; charset=utf-8")
 
     def _post(self, place: str) -> None:
         origin = self.headers.get("Origin")
@@ -217,12 +231,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         else:
             self._send(204, "")
 
-    def _send(self, code: int, text: str, *, kind: str = "text/plain") -> None:
-        content = text.encode("utf-8")
+    def _send(
+        self, code: int, content: str | bytes, *, kind: str = "text/plain; charset=utf-8"
+    ) -> None:
+        content = content.encode("utf-8") if isinstance(content, str) else content
         self.send_response(code)
         for name, value in _HEADERS.items():
             self.send_header(name, value)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

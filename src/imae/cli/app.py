@@ -172,6 +172,11 @@ def _fail(*problems: str, code: int = 2) -> int:
     return code
 
 
+NOISE = typer.Option(None, "--noise", help="Noise to add, such as symmetric:0.4.")
+ROOT = typer.Option(None, "--root", help="Folder that holds a named data set.")
+LABELS = typer.Option(
+    None, "--labels", help="File of given labels by row id, in place of those in DATA."
+)
 LABEL_COLUMN = typer.Option(
     None, "--label-column", help="Column of the labels, for a table.", rich_help_panel="Data"
 )
@@ -201,6 +206,19 @@ def data_flags(
     """The same as settings of a run."""
     given = column_options(label_column, id_column, drop)
     return {f"data.options.{name}": value for name, value in given.items()}
+
+
+def column_words(options: Mapping[str, Any]) -> list[str]:
+    """Words of the command line that stand for options of ``imae.data.load``."""
+    words: list[str] = []
+    for name, value in options.items():
+        if name in ("label_column", "id_column", "drop"):
+            for column in [value] if isinstance(value, str) else value:
+                words += [f"--{name.replace('_', '-')}", column]
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+            words += ["--set", f"data.options.{name}={text}"]
+    return words
 
 
 OVERWRITE = typer.Option(False, "--overwrite", help="Replace files that exist.")
@@ -295,6 +313,18 @@ def _span(console: Console, column: Column) -> tuple[int, int]:
     return high if column.no_wrap else max(each.minimum for each in found), high
 
 
+def command_line(*words: object) -> str:
+    """The words as one line that a shell reads as these words, and a terminal can show.
+
+    Examples:
+        >>> command_line("imae", "train", "my photos")
+        "imae train 'my photos'"
+    """
+    from imae.report.formats import printable
+
+    return " ".join(shlex.quote(printable(word)) for word in words)
+
+
 def say_next(*words: object) -> None:
     """Says on the error stream which command comes next."""
-    typer.echo(f"next: {' '.join(shlex.quote(str(word)) for word in words)}", err=True)
+    typer.echo(f"next: {command_line(*words)}", err=True)

@@ -1,27 +1,42 @@
 """`imae audit`: which labels are wrong, from one training run."""
 
 import contextlib
+import copy
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imae.cli.app import print_table
+from imae.cli.app import (
+    DROP,
+    ID_COLUMN,
+    LABEL_COLUMN,
+    LABELS,
+    NOISE,
+    ROOT,
+    command_line,
+    data_flags,
+    gather_settings,
+    print_table,
+)
 from imae.cli.review import (
     apply,
     check,
     export,
+    new_labels_file,
+    read_data_settings,
     serve,
     write_data_settings,
     write_pages,
 )
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer
 
 if TYPE_CHECKING:
     from imae.audit.result import Audit
+    from imae.train import Config
 
 _DEFAULT = "run"
 _SHOWN = 10  # rows in the summary
@@ -33,7 +48,30 @@ class _Audit(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        if is_named and self._is_path(ctx, args):
+            is_named = False
         return super().parse_args(ctx, args if is_named or not args else [_DEFAULT, *args])
+
+    def _is_path(self, ctx: Any, args: list[str]) -> bool:
+        """Whether a word is no command but a run or data of this name: `imae audit run`."""
+        if args[0] not in self.commands or not os.path.exists(args[0]):
+            return False
+        command = self.commands[args[0]]
+        own = type(ctx)(command, parent=ctx, resilient_parsing=True)
+        words = [word for word in args[1:] if word not in ctx.help_option_names]
+        try:
+            given, _, _ = command.make_parser(own).parse_args(list(words))
+        except Exception:  # wrong options: the command itself says so
+            return False
+        is_missing = given.get(command.params[0].name) in (None, "", ())
+        return is_missing and len(words) == len(args) - 1  # and no help is asked for
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Shows the options of the command that is meant where none is named."""
+        shown = copy.copy(self)
+        shown.params = list(self.commands[_DEFAULT].params)
+        shown.subcommand_metavar = "| COMMAND [ARGS]..."
+        super(_Audit, shown).format_help(ctx, formatter)
 
 
 audit = typer.Typer(
@@ -41,7 +79,8 @@ audit = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Find the rows whose labels are wrong: imae audit DATA, or imae audit RUN.\n\n"
-    "Its options are those of the command run: imae audit run --help.",
+    "DATA is trained on once, by the default method, and the run is audited; a RUN is audited as "
+    "it is. Results are in RUN/audit; then review them with the commands below.",
 )
 
 
@@ -68,15 +107,17 @@ def run(
     ),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over DATA."),
     seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
-    labels: Path | None = typer.Option(
-        None, help="File of given labels by row id, in place of those in DATA."
-    ),
-    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    noise: str | None = NOISE,
+    labels: Path | None = LABELS,
+    root: Path | None = ROOT,
+    label_column: str | None = LABEL_COLUMN,
+    id_column: str | None = ID_COLUMN,
+    drop: list[str] | None = DROP,
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`."
     ),
     previews: int | None = typer.Option(
-        None, show_default="2000", min=0, help="Suspects that get a picture or text on the page."
+        None, show_default="2000", help="Suspects that get a picture or text on the page."
     ),
 ) -> None:
     """Find wrong labels: how many, which rows, how sure, and what each should be.
@@ -86,16 +127,20 @@ def run(
     """
     from imae.records import RunFolder
 
+    if previews is not None:
+        check_integer("--previews", previews, low=0)
     flags = {
         "data.root": root,
         "data.labels": labels,
+        **data_flags(label_column, id_column, drop),
+        "noise": noise,
         "train.epochs": epochs,
         "seed": seed,
         "out": out,
     }
     if probabilities is not None:
         with _warnings_as_lines():
-            folder, found = _from_probabilities(target, probabilities, flags, precision)
+            folder, found = _from_probabilities(target, probabilities, flags, settings, precision)
     else:
         path = _trained(target, flags, features, settings)
         if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
@@ -122,7 +167,6 @@ def _trained(
 ) -> Path:
     """The folder of the finished run of this data, trained now if need be."""
     from imae.audit.sources import T
-    from imae.cli.app import gather_settings
     from imae.records import RunFolder
     from imae.train import build_config, resume, train
 
@@ -135,18 +179,44 @@ def _trained(
     chosen = ["data.own_validation=false", *(settings or ())]
     if not any(text.startswith(("method.", "method=")) for text in chosen):
         chosen.append(f"method.arguments.T={T}")
-    config = build_config(
-        gather_settings(None, chosen, {**flags, "data.name": target, "data.features": features})
-    )
-    if config.out is not None and RunFolder(config.out).exists():
-        before = build_config(RunFolder(config.out).config())
-        kept = {"own_validation": before.data.own_validation}
-        if before.data != config.data.model_copy(update=kept):
-            raise ArgumentError(
-                f"--out {config.out}: holds a run on other data or labels; choose another folder"
-            )
-        return resume(config.out, show=True).path
-    return train(config, show=True).path
+    given = {**flags, "data.name": target, "data.features": features}
+    config = build_config(gather_settings(None, chosen, given))
+    if config.out is None or not RunFolder(config.out).exists():
+        return train(config, show=True).path
+    keys = {key for key, value in given.items() if value is not None} - {"out"}
+    keys |= {text.partition("=")[0].strip() for text in settings or ()}
+    others = _other_settings(config, RunFolder(config.out).config(), keys)
+    if others:
+        raise ArgumentError(
+            f"--out {config.out}: holds a run with other settings ({'; '.join(others)}); choose "
+            f"another folder, or audit that run: {command_line('imae', 'audit', config.out)}"
+        )
+    return resume(config.out, show=True).path
+
+
+def _other_settings(config: "Config", stored: Mapping[str, Any], keys: Set[str]) -> list[str]:
+    """In what the run of this folder differs: in its data or noise, or in what is asked for.
+
+    Args:
+        config: What is asked for.
+        stored: Settings of the run, with all that was open filled in.
+        keys: Settings that were given, by dotted name.
+    """
+    from imae.report.read import flatten
+    from imae.train import build_config
+    from imae.train.setup import with_full_paths
+
+    found = flatten(build_config(stored).model_dump(mode="json"))
+    wanted = flatten(with_full_paths(config).model_dump(mode="json"))
+    others = []
+    for key in dict.fromkeys((*wanted, *found)):
+        one, two = (tree.get(key, "null").replace("{}", "null") for tree in (found, wanted))
+        is_open = key in ("data.own_validation", "data.trusted", "data.workers")
+        is_asked = key in keys or (key.startswith(("data.", "noise")) and not is_open)
+        if one != two and is_asked:
+            words = ["not set" if value == "null" else value for value in (one, two)]
+            others.append(f"{key} is {words[0]}, here {words[1]}")
+    return others
 
 
 def _from_run(path: Path, features: str | None, precision: float | None) -> "Audit":
@@ -163,9 +233,14 @@ def _from_run(path: Path, features: str | None, precision: float | None) -> "Aud
 
 
 def _from_probabilities(
-    target: str, file: Path, flags: Mapping[str, object], precision: float | None
+    target: str,
+    file: Path,
+    flags: Mapping[str, object],
+    settings: list[str] | None,
+    precision: float | None,
 ) -> tuple[Any, "Audit"]:
     from imae.audit.audit import audit as find_wrong
+    from imae.audit.cap import find_cap
     from imae.audit.sources import labelled_rows, read_probabilities
     from imae.records import RunFolder
 
@@ -175,16 +250,26 @@ def _from_probabilities(
     folder = RunFolder(Path(str(out)))
     if folder.exists():
         raise ArgumentError(f"--out {out}: holds a run; choose another folder")
-    texts = {key: flags[f"data.{key}"] for key in ("root", "labels")}
-    data = {"name": target} | {key: str(value) for key, value in texts.items() if value is not None}
+    content = gather_settings(None, settings, {**flags, "data.name": target})
+    if content.get("noise") is not None:
+        raise ArgumentError("noise is added in training, and --probabilities needs no training")
+    data = content["data"]
+    if read_data_settings(folder.path) not in (None, data):
+        raise ArgumentError(f"--out {out}: holds an audit of other data; choose another folder")
     rows = labelled_rows(data)
+    matrix = read_probabilities(file, rows)
     found = find_wrong(
-        read_probabilities(file, rows),
+        matrix,
         given=rows.labels,
         row_ids=rows.row_ids,
         class_names=rows.class_names,
         precision=precision,
     )
+    cap = find_cap(matrix)
+    if cap is not None:
+        typer.echo(
+            f"Note: {file}: the model caps its confidence at {cap:.2f}; undone here", err=True
+        )
     write_data_settings(folder.path, data)
     return folder, found
 
@@ -194,7 +279,8 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from imae.report.formats import percent, printable, shorten
+    from imae.audit.page import rate_words, review_words
+    from imae.report.formats import printable, shorten_middle
 
     console = Console()
     table = Table("row", "given", "suggested", "wrong")
@@ -206,21 +292,24 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
         else:
             suggested = printable(found.class_names[found.suggested[row]])
         cells = (
-            shorten(printable(found.row_ids[row]), limit=_ID_WIDTH),
+            shorten_middle(printable(found.row_ids[row]), limit=_ID_WIDTH),
             printable(found.class_names[found.given[row]]),
             suggested,
             f"{found.wrong_probability[row]:.1%}",
         )
         table.add_row(*map(Text, cells))  # Text: no markup is read from names
     print_table(table, console)
+    labels = new_labels_file()
+    served = command_line("imae", "audit", "serve", path)
+    applied = [
+        command_line("imae", "audit", "apply", path, *decisions, "--out", labels)
+        for decisions in ([], ["decisions.csv"])
+    ]
     lines = (
-        f"{percent(found.noise_rate)}% of {len(found)} labels are wrong (95% interval "
-        f"{percent(found.noise_rate_low)}% to {percent(found.noise_rate_high)}%); "
-        f"{int(found.is_flagged.sum())} rows are flagged, {int(found.fits_no_class.sum())} fit no "
-        "class",
-        f"Review them: imae audit serve {path}, then imae audit apply {path} --out labels.csv",
-        f"Or open {page}, download your decisions, then imae audit apply {path} decisions.csv "
-        "--out labels.csv",
+        f"{rate_words(found)}; {review_words(found)}",
+        f"All of them: {path / 'audit' / 'suspects.csv'}",
+        f"Review them: {served}, then {applied[0]}",
+        f"Or open {page}, download your decisions, then {applied[1]}",
     )
     for line in lines:
         console.print(Text(line), soft_wrap=True)

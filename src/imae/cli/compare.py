@@ -14,7 +14,9 @@ from imae.cli.app import (
     DROP,
     ID_COLUMN,
     LABEL_COLUMN,
+    NOISE,
     OVERWRITE,
+    ROOT,
     data_flags,
     gather_settings,
     print_table,
@@ -36,7 +38,7 @@ def compare(
     ),
     seeds: int = typer.Option(3, help="Rounds, each under a seed of its own."),
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
-    noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
+    noise: str | None = NOISE,
     seed: int | None = typer.Option(None, show_default="123", help="Seed of the first round."),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
@@ -44,7 +46,7 @@ def compare(
     features: str | None = typer.Option(
         None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
     ),
-    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,
     drop: list[str] | None = DROP,

@@ -15,7 +15,9 @@ from imae.cli.app import (
     ID_COLUMN,
     LABEL_COLUMN,
     OVERWRITE,
+    ROOT,
     column_options,
+    column_words,
     print_table,
     refuse_overwriting,
     say_next,
@@ -102,7 +104,7 @@ def noise(
         None, "--map", help="For pairs: FROM:TO,FROM:TO by class name or number."
     ),
     exact: bool = typer.Option(False, "--exact", help="Change exactly this part of the rows."),
-    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,
     drop: list[str] | None = DROP,
@@ -117,7 +119,8 @@ def noise(
     spec = NoiseSpec(kind, rate)  # refused before the data is read
     refuse_overwriting(data, out)
     check_overwriting(out, overwrite=overwrite)
-    loaded = load(data, root=root, **column_options(label_column, id_column, drop))
+    columns = column_options(label_column, id_column, drop)
+    loaded = load(data, root=root, **columns)
     typer.echo(describe(loaded), err=True)
     split = loaded.train
     noisy = corrupt_split(split, spec, seed=seed, mapping=mapping, exact=exact)
@@ -126,7 +129,7 @@ def noise(
         f"{int(noisy.is_flipped.sum())} of {len(split)} labels changed "
         f"({noisy.realised_rate:.4f}), {spec}, seed {seed}: {out}"
     )
-    say_next("imae", "train", data, "--labels", out)
+    say_next("imae", "train", data, *column_words(columns), "--labels", out)
 
 
 _SETTINGS = "settings"

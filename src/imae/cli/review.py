@@ -4,16 +4,19 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import webbrowser
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imae.errors import ArgumentError, ImaeError
+from imae.cli.app import OVERWRITE, column_words, command_line, refuse_overwriting
+from imae.errors import ArgumentError, ImaeError, check_interval
 
 if TYPE_CHECKING:
-    from imae.audit.cards import Preview, Previewer
+    from imae.audit.cards import Preview, Previewer, Rows
+    from imae.audit.result import Audit
 
 _RUN = typer.Argument(..., metavar="RUN", help="Run folder that `imae audit` has audited.")
 
@@ -27,10 +30,14 @@ def serve(
     rows: int = typer.Option(100, help="Size of that sample."),
     confidence: float = typer.Option(0.95, help="Confidence of its bound."),
     seed: int = typer.Option(123, help="Seed of that sample."),
+    no_open: bool = typer.Option(
+        False, "--no-open", help="Print the address only, and do not open a browser."
+    ),
 ) -> None:
     """Review suspects in a browser; decisions are written into the run as they are made.
 
-    The page is served to this machine only, at an address with a random token. Ctrl-C ends it.
+    The page is served to this machine only, at an address with a random token, and opened where
+    there is a display. Ctrl-C ends it.
     """
     from imae.audit.correct import Sample, draw_sample
     from imae.audit.result import Audit
@@ -40,13 +47,15 @@ def serve(
     audit = Audit.load(RunFolder(run))
     sample = Sample(draw_sample(audit, rows, seed=seed), confidence) if check else None
     file = _decisions_file(run)
-    review = Review(audit, file, sample=sample, preview=_previews(run))
+    review = Review(audit, file, sample=sample, rows=_rows(run, audit))
     try:
         server = Server(review, port=port)
     except (OSError, OverflowError) as error:
         raise ArgumentError(f"--port {port}: cannot be used ({error})") from None
     typer.echo(f"Open {server.address}")
     typer.echo(f"Decisions are written to {file}; press Ctrl-C when you are done.")
+    if not no_open and has_display():
+        webbrowser.open(server.address)
     try:
         server.serve_forever()
     except KeyboardInterrupt:
@@ -55,8 +64,8 @@ def serve(
         server.server_close()
     typer.echo(f"decisions in {file}: {len(review.decisions)}")
     if review.decisions:
-        step = f"check {run}" if check else f"apply {run} --out labels.csv"
-        typer.echo(f"next: imae audit {step}")
+        step = ["check", run] if check else ["apply", run, "--out", new_labels_file()]
+        typer.echo(f"next: {command_line('imae', 'audit', *step)}")
 
 
 def check(
@@ -70,6 +79,7 @@ def check(
     out: Path | None = typer.Option(
         None, show_default="RUN/audit/check.html", help="Page on which to judge them."
     ),
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Bound how many of the flagged labels are wrong, from a random sample that you judge.
 
@@ -85,6 +95,8 @@ def check(
 
     audit = Audit.load(RunFolder(run))
     files = decisions or [path for path in [_decisions_file(run)] if path.exists()]
+    if out is not None:
+        _check_outputs(run, [out], files, overwrite=overwrite)
     made = read_decisions(audit, files)
     found = check_flagged(audit, made, num_rows=rows, confidence=confidence, seed=seed)
     typer.echo(found.sentence())
@@ -94,45 +106,51 @@ def check(
         return
     page = out or run / "audit" / "check.html"
     sample = Sample(draw_sample(audit, rows, seed=seed), confidence)
-    write_check_page(audit, sample, page, preview=_previews(run))
+    write_check_page(audit, sample, page, preview=_rows(run, audit).preview)
     typer.echo(f"wrote {page}")
+    again = command_line("imae", "audit", "check", run, "--decisions", "FILE")
+    served = command_line("imae", "audit", "serve", run, "--check")
     typer.echo(
-        f"Judge its rows and download the decisions, then: imae audit check {run} --decisions FILE "
-        f"(or judge them with: imae audit serve {run} --check)"
+        f"Judge its rows and download the decisions, then: {again} (or judge them with: {served})"
     )
 
 
 def apply(
     run: Path = _RUN,
     decisions: list[Path] | None = typer.Argument(
-        None, help="Files of decisions [those of `imae audit serve`]."
+        None,
+        metavar="DECISIONS",
+        show_default=False,
+        help="Files of decisions; by default the one that `imae audit serve` wrote.",
     ),
     out: Path = typer.Option(..., help="File for the corrected labels, .csv or .parquet."),
     accept_above: float | None = typer.Option(
         None,
         show_default="none",
-        help="Also accept suggestions at least so certain for rows that nobody looked at.",
+        help="Also accept suggestions at least so certain, from 0 to 1, for rows that nobody "
+        "looked at.",
     ),
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Write corrected labels for `imae train --labels`, and a trail of every change."""
-    from imae.audit.correct import correct, write_corrected
+    from imae.audit.correct import correct, trail_file, write_corrected
     from imae.audit.decisions import read_decisions
     from imae.audit.result import Audit
     from imae.records import RunFolder
 
+    if accept_above is not None:
+        check_interval("--accept-above", accept_above, low=0.0, high=1.0)
     audit = Audit.load(RunFolder(run))
     files = list(decisions or [path for path in [_decisions_file(run)] if path.exists()])
     if not files and accept_above is None:
         raise ArgumentError(
-            f"no decisions about {run} yet: review with `imae audit serve {run}`, name the file "
+            f"no decisions about {run} yet: review with "
+            f"`{command_line('imae', 'audit', 'serve', run)}`, name the file "
             "that the page wrote, or let the program decide with --accept-above 0.9"
         )
-    for file in files:
-        for written in (out, out.with_suffix(".trail.csv")):
-            if file.exists() and written.exists() and os.path.samefile(file, written):
-                raise ArgumentError(f"--out {out}: would overwrite {file}; name another file")
+    _check_outputs(run, [out, trail_file(out)], files, overwrite=overwrite)
     trail = correct(audit, read_decisions(audit, files), accept_above=accept_above)
-    trail_file = write_corrected(audit, trail, out)
+    written = write_corrected(audit, trail, out)
     changed = [each for each in trail if each.new is not None and each.new != each.old]
     people = sum(each.by == "person" for each in changed)
     removed = sum(each.new is None for each in trail)
@@ -141,22 +159,33 @@ def apply(
         f"{len(audit)} labels: {people} changed by people, {len(changed) - people} by the program, "
         f"{removed} removed, {kept} confirmed"
     )
-    typer.echo(f"wrote {out} and {trail_file}")
-    typer.echo(f"next: imae train {_data_arguments(run)} --labels {out}")
+    typer.echo(f"wrote {out} and {written}")
+    typer.echo(f"next: {command_line('imae', 'train', *_data_words(run), '--labels', out)}")
 
 
 def export(
     run: Path = _RUN,
     format: str = typer.Option(..., help="label-studio, fiftyone or mask."),
     out: Path = typer.Option(..., help="File to write: .json; for a mask .npy or .csv."),
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Write the audit for Label Studio or FiftyOne, or as a mask of suspect rows."""
     from imae.audit.label_tools import export as export_audit
     from imae.audit.result import Audit
     from imae.records import RunFolder
 
-    export_audit(Audit.load(RunFolder(run)), out, format=format)
+    audit = Audit.load(RunFolder(run))
+    _check_outputs(run, [out], [], overwrite=overwrite)
+    export_audit(audit, out, format=format)
     typer.echo(f"wrote {out}")
+
+
+def has_display() -> bool:
+    """Whether a person sits at a terminal of this machine on which a browser can be opened."""
+    is_graphical = sys.platform in ("darwin", "win32") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    return is_graphical and sys.stdout.isatty()
 
 
 def _decisions_file(run: Path) -> Path:
@@ -172,44 +201,102 @@ def write_data_settings(folder: Path, data: Mapping[str, object]) -> None:
         file.write(json.dumps(data, indent=2).encode() + b"\n")
 
 
+def read_data_settings(folder: Path) -> dict[str, Any] | None:
+    """What ``write_data_settings`` wrote, if it did."""
+    from imae.records.files import parse_object
+
+    path = folder / "audit" / "data.json"
+    return parse_object(path.read_bytes(), str(path)) if path.exists() else None
+
+
 def _settings(run: Path) -> Mapping[str, Any]:
     """Settings of the run; of a folder that is not a run, those of the audited data."""
     from imae.records import RunFolder
-    from imae.records.files import parse_object
 
-    path = run / "audit" / "data.json"
-    if RunFolder(run).exists() or not path.exists():
-        return RunFolder(run).config()
-    return {"data": parse_object(path.read_bytes(), str(path))}
+    data = None if RunFolder(run).exists() else read_data_settings(run)
+    return RunFolder(run).config() if data is None else {"data": data}
 
 
-def _data_arguments(run: Path) -> str:
-    """What follows `imae train` to train on the same rows: the data, and the features of photos."""
-    from imae.report.formats import printable
+def _data_words(run: Path) -> list[str]:
+    """What follows `imae train` to train on the same rows: the data, and its options."""
+    from imae.train.config import DataConfig
 
     try:
         data = _settings(run)["data"]
-        name = printable(data["name"])
+        name = str(data["name"])
     except (ImaeError, KeyError, TypeError):
-        return "DATA"
-    features = data.get("features")
-    return f"{name} --features {printable(features)}" if features else name
+        return ["DATA"]
+    if data.get("from_python"):
+        return ["DATA"]
+    words = [name, *column_words(data.get("options") or {})]
+    for key in ("root", "features"):
+        if data.get(key):
+            words += [f"--{key}", str(data[key])]
+    # The labels are corrected, planted ones were for the audit only, and so was its own hold-out.
+    done = ("name", "options", "root", "features", "labels", "planted", "own_validation")
+    for key, field in DataConfig.model_fields.items():
+        if key not in done and data.get(key, field.default) != field.default:
+            words += ["--set", f"data.{key}={data[key]}"]
+    return words
 
 
-def _previews(run: Path) -> "Previewer":
-    """Previews of the rows of a run, or none and a line that says why."""
-    from imae.audit.cards import no_previews, previews_of
+def _check_outputs(
+    run: Path, outputs: Iterable[Path], decisions: Iterable[Path], *, overwrite: bool
+) -> None:
+    """Raises if a file would be lost: the data, its labels, decisions, or any that exists.
+
+    Args:
+        run: The audited run.
+        outputs: Files to write.
+        decisions: Files that are read.
+        overwrite: Whether other files that exist may be replaced.
+
+    Raises:
+        ArgumentError: If so.
+    """
+    from imae.records.files import check_overwriting
 
     try:
-        return previews_of(_settings(run))
+        data = _settings(run)["data"]
+    except (ImaeError, KeyError):
+        data = {}
+    read = [*decisions, *([Path(data["labels"])] if data.get("labels") else [])]
+    for out in outputs:
+        refuse_overwriting(str(data.get("name", "")), out)
+        for file in read:
+            if file.exists() and out.exists() and os.path.samefile(file, out):
+                raise ArgumentError(f"--out {out}: would overwrite {file}; name another file")
+        check_overwriting(out, overwrite=overwrite)
+
+
+def new_labels_file() -> Path:
+    """A name for corrected labels that neither they nor their trail have taken here.
+
+    Labels of an earlier round are what a second round was trained on.
+    """
+    from imae.audit.correct import trail_file
+
+    number, path = 1, Path("labels.csv")
+    while path.exists() or trail_file(path).exists():
+        number += 1
+        path = Path(f"labels-{number}.csv")
+    return path
+
+
+def _rows(run: Path, audit: "Audit") -> "Rows":
+    """The suspects of a run as people see them, or nothing of them and a line that says why."""
+    from imae.audit.cards import Rows, suspects
+
+    try:
+        return Rows.of_run(_settings(run), audit.row_ids[suspects(audit)].tolist())
     except (ImaeError, OSError) as error:
         typer.echo(f"imae: rows are shown without pictures or texts: {error}", err=True)
-        return no_previews
+        return Rows()
 
 
 def write_pages(run: Path, *, most_previews: int | None) -> Path:
-    """Writes the review page of an audited run and returns the file to open."""
-    from imae.audit.cards import suspects
+    """Writes the list of suspects and the review page, and returns the file to open."""
+    from imae.audit.cards import suspects, write_suspects
     from imae.audit.correct import read_check
     from imae.audit.page import MOST_PREVIEWS, write_review
     from imae.audit.result import Audit
@@ -217,7 +304,9 @@ def write_pages(run: Path, *, most_previews: int | None) -> Path:
 
     audit = Audit.load(RunFolder(run))
     most = MOST_PREVIEWS if most_previews is None else most_previews
-    with _counted(_previews(run), min(most, len(suspects(audit)))) as preview:
+    rows = _rows(run, audit)
+    write_suspects(audit, rows, run / "audit" / "suspects.csv")
+    with _counted(rows.preview, min(most, len(suspects(audit)))) as preview:
         first, *_ = write_review(
             audit,
             run / "audit" / "review.html",

@@ -13,6 +13,9 @@ from imae.cli.app import (
     DROP,
     ID_COLUMN,
     LABEL_COLUMN,
+    LABELS,
+    NOISE,
+    ROOT,
     data_flags,
     gather_settings,
     print_table,
@@ -41,10 +44,8 @@ def train(
         None, help="Largest probability that the model gives to a class."
     ),
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
-    noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
-    labels: Path | None = typer.Option(
-        None, help="File of given labels by row id, in place of those in DATA."
-    ),
+    noise: str | None = NOISE,
+    labels: Path | None = LABELS,
     seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
@@ -64,7 +65,7 @@ def train(
         show_default="ddp",
         help="Of several processes each has the whole network (ddp) or a part (fsdp).",
     ),
-    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,
     drop: list[str] | None = DROP,
@@ -147,14 +148,24 @@ def _train(content: dict[str, Any], *, dry_run: bool) -> None:
     _report(run.path, run.result)
 
 
+_COLUMNS = 100  # of a table that --dry-run lists
+
+
 def _show_plan(config: Any) -> None:
     from imae.train.loop import plan
 
     planned = plan(config)
+    console = Console()
+    if planned.columns:
+        columns = Table("column", "used as", title="What would be read")
+        for name, use in planned.columns[:_COLUMNS]:
+            columns.add_row(escape(name), escape(use))
+        print_table(columns, console)
+        if len(planned.columns) > _COLUMNS:
+            typer.echo(f"and {len(planned.columns) - _COLUMNS} more columns")
     table = Table("setting", "value", title="What would run")
     for key, value in planned.settings.items():
         table.add_row(key, escape(value))
-    console = Console()
     print_table(table, console)
     console.print(
         f"{planned.num_rows} rows to train on, {planned.num_parameters:,} parameters, "
@@ -223,17 +234,15 @@ def tune(
     ),
     study: str = typer.Option("imae", help="Name of the search in the database."),
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
-    noise: str | None = typer.Option(None, help="Noise to add, such as symmetric:0.4."),
-    labels: Path | None = typer.Option(
-        None, help="File of given labels by row id, in place of those in DATA."
-    ),
+    noise: str | None = NOISE,
+    labels: Path | None = LABELS,
     seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
     features: str | None = typer.Option(
         None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
     ),
-    root: Path | None = typer.Option(None, help="Folder that holds a named data set."),
+    root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,
     drop: list[str] | None = DROP,
@@ -281,17 +290,16 @@ def tune(
 
 
 def _show(outcome: "Outcome") -> None:
-    from imae.tune.outcome import short
+    from imae.tune.outcome import setting_words
 
-    table = Table("trial", "settings", "clean labels" if outcome.is_clean else "held-out labels")
+    measured = "clean labels" if outcome.is_clean else "held-out labels"
+    table = Table("trial", "settings", measured, "status")
     ranked = sorted(outcome.trials, key=lambda each: (-(each.accuracy or 0), each.number))
     for trial in dict.fromkeys([outcome.chosen, *ranked[:_SHOWN]]):
-        words = [
-            f"{key.rpartition('.')[2]} {short(value)}" for key, value in trial.settings.items()
-        ]
         mark = " (chosen)" if trial is outcome.chosen else ""
-        accuracy = "stopped early" if trial.accuracy is None else f"{trial.accuracy:.1%}"
-        table.add_row(f"{trial.number}{mark}", ", ".join(words), accuracy)
+        accuracy = "-" if trial.accuracy is None else f"{trial.accuracy:.1%}"
+        words = setting_words(trial.settings)
+        table.add_row(f"{trial.number}{mark}", words, accuracy, trial.status)
     print_table(table)
     for line in outcome.lines():
         typer.echo(line)

@@ -200,6 +200,9 @@ class Recorder:
         for what, number in (("given", len(self._given)), ("row_ids", len(self._row_ids))):
             if number != num_rows:
                 raise DataError(f"{what}: {number} values for {num_rows} rows")
+        for what, names in (("row_ids", self._row_ids), ("class_names", class_names or ())):
+            if len(set(map(str, names))) < len(names):
+                raise DataError(f"{what}: a name appears twice")
         self._class_names = class_names
         self._settings = _settings(name, method)
         self._dynamics: Dynamics | None = None
@@ -223,6 +226,10 @@ class Recorder:
             raise DataError(
                 f"logits must be of shape (B, C) and rows of shape (B,), got "
                 f"{tuple(logits.shape)} and {tuple(rows.shape)}"
+            )
+        if self._class_names and len(self._class_names) != logits.shape[1]:
+            raise DataError(
+                f"{len(self._class_names)} class names and logits of {logits.shape[1]} classes"
             )
         rows = rows.detach().cpu().long()
         if int(rows.min()) < 0 or int(rows.max()) >= number:

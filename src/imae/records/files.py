@@ -190,6 +190,8 @@ _OWN = {
     "checkpoints": r"step-\d{9,}\.(pt|json)",
     "dynamics": r"(epoch|held)-\d{5,}\.npz",
     "weights": r"(best|final)\.(pt|json)",
+    "audit": r"audit\.(npz|json)|(data|check)\.json|(decisions|suspects)\.csv"
+    r"|(review|check)\.html",
 }
 _locked: set[Path] = set()  # record locks do not hold against one's own process
 
@@ -223,7 +225,10 @@ def is_of_run(path: Path) -> bool:
     for part, names in _OWN.items():
         folder = path.parent if part == "." else path.parent.parent
         is_there = path.parent.name == part or part == "."
-        if is_there and (folder / "config.json").is_file() and re.fullmatch(names, path.name):
+        # An audit of probabilities is in a folder without a run.
+        marks = (folder / "config.json", folder / "audit" / "audit.json")
+        is_run = any(mark.is_file() for mark in marks)
+        if is_there and is_run and re.fullmatch(names, path.name):
             return True
     return False
 

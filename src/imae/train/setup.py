@@ -66,9 +66,8 @@ def setup(
     config = config.model_copy(update={"method": chosen})
     prepared = prepare(config, rows, needs_trusted=method.needs_trusted)
     held_out = prepared.validation if prepared.is_held_out else None
-    display.inform(describe(rows.data) + (f"; {len(held_out)} rows held out" if held_out else ""))
-    for note in rows.data.notes:
-        display.say(note)
+    held_words = f"; {len(held_out)} rows held out" if held_out else ""
+    display.read(describe(rows.data) + held_words, rows.data.notes)
     config = resolved(config, prepared)
     ranks = Ranks(fabric)
     train = config.train
@@ -182,7 +181,7 @@ def _start_method(
             config=config,
         )
 
-    transition = prepared.transition
+    transition, weights = prepared.transition, prepared.train.weights
     learner.method.start(
         Facts(
             labels=torch.from_numpy(prepared.train.labels).to(fabric.device),
@@ -196,6 +195,7 @@ def _start_method(
             gather=ranks.gather,
             transition=None if transition is None else torch.from_numpy(transition),
             trusted=_trusted_rows(prepared.trusted, fabric.device),
+            weights=None if weights is None else torch.from_numpy(weights),
         )
     )
 
@@ -228,20 +228,30 @@ def resolved(config: Config, prepared: Prepared) -> Config:
     batch_size = train.batch_size or min(_DEFAULT_BATCH_SIZE, rows)
     epochs = train.epochs or (None if train.steps is not None else _DEFAULT_EPOCHS)
     name = config.model.name or model_for(prepared.train.inputs.shape, rows)
+    config = with_full_paths(config)
     changes: dict[str, Any] = {
         "train": train.model_copy(update={"batch_size": batch_size, "epochs": epochs}),
-        "model": config.model.model_copy(update={"name": name, "init": _full(config.model.init)}),
-        "data": config.data.model_copy(
-            update={
-                "name": _full_name(config),
-                "root": _full(config.data.root),
-                "labels": _full(config.data.labels),
-                "features": full_embedding(config.data.features),
-                "trusted": _trusted(config, prepared),
-            }
-        ),
+        "model": config.model.model_copy(update={"name": name}),
+        "data": config.data.model_copy(update={"trusted": _trusted(config, prepared)}),
     }
     return config.model_copy(update=changes)
+
+
+def with_full_paths(config: Config) -> Config:
+    """The configuration with absolute paths, as a run stores it."""
+    data = {
+        "name": _full_name(config),
+        "root": _full(config.data.root),
+        "labels": _full(config.data.labels),
+        "features": full_embedding(config.data.features),
+    }
+    model = {"init": _full(config.model.init)}
+    return config.model_copy(
+        update={
+            "data": config.data.model_copy(update=data),
+            "model": config.model.model_copy(update=model),
+        }
+    )
 
 
 def _full(path: str | None) -> str | None:

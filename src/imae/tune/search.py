@@ -13,10 +13,12 @@ from imae.errors import ArgumentError, DataError, ImaeError, check_integer, chec
 from imae.records.files import hold, whole_file
 from imae.train import Config, Stopped, build_config
 from imae.train.rows import load_rows
-from imae.tune.outcome import Outcome, conclude
+from imae.tune.outcome import Outcome, conclude, setting_words
 from imae.tune.study import (
     PROBLEM,
+    SAME,
     STUDY,
+    distinct,
     ended,
     open_study,
     storage_errors,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 TRIALS = 20
 _MOST_FAILURES = 3  # before the first success, after which the search gives up
+_MOST_REPEATED = 20  # suggestions in a row that were tried before
 _FILE = "search.json"
 _LEFT = {"lock", "search.db"}  # by a search that was stopped before it began
 # Settings that say where the rows are: what was read there is compared itself.
@@ -127,14 +130,14 @@ def tune(
         if is_new:  # only now: a storage that cannot be used must not leave a claim behind
             _claim(folder, {**about, "study": study})
         if not found.get_trials(deepcopy=False):
-            found.enqueue_trial(space.start, skip_if_exists=True)
+            found.enqueue_trial(space.start(base.optimizer.lr), skip_if_exists=True)
         validation = rows.data.validation if base.data.own_validation else None
         num_validation = None if validation is None else len(validation)
         objective = Objective(base, space, folder, clean, deadline, num_validation)
         _search(found, objective, limit=limit, deadline=deadline, say=say)
         return conclude(
-            [each for each in ended(found) if each.state.name != "FAIL"],
-            num_failed=sum(each.state.name == "FAIL" for each in ended(found)),
+            [each for each in distinct(found) if each.state.name != "FAIL"],
+            num_failed=sum(each.state.name == "FAIL" for each in distinct(found)),
             base=base,
             space=space.values,
             folder=folder,
@@ -209,8 +212,11 @@ def _search(
 ) -> None:
     """Runs trials until the budget is used up."""
     while deadline is None or time.monotonic() < deadline:
-        done, running = len(ended(study)), len(trials(study, "RUNNING"))
+        done, running = len(distinct(study)), len(trials(study, "RUNNING"))
         if limit is not None and done >= limit:
+            return
+        if all(SAME in each.user_attrs for each in ended(study)[-_MOST_REPEATED:]) and done:
+            say(f"the last {_MOST_REPEATED} suggestions were all tried before: the search ends")
             return
         if limit is not None and done + running >= limit:
             _wait_for_others(study)
@@ -222,7 +228,7 @@ def _search(
             try_again(study, study.get_trials(deepcopy=False)[objective.number])
             if isinstance(stopped, Stopped) and stopped.code == OUT_OF_TIME:
                 return
-            line = f"stopped after {len(ended(study))} trials; the same command continues"
+            line = f"stopped after {len(distinct(study))} trials; the same command continues"
             raise Stopped(line, getattr(stopped, "code", 130)) from None
         except Exception:
             trial = study.get_trials(deepcopy=False)[objective.number or 0]
@@ -250,10 +256,9 @@ def _wait_for_others(study: "optuna.Study") -> None:
 
 def _line(study: "optuna.Study", objective: Objective) -> str:
     trial = study.get_trials(deepcopy=False)[objective.number or 0]
-    params = ", ".join(
-        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
-        for key, value in trial.params.items()
-    )
+    line = f"trial {trial.number}: {setting_words(objective.space.values(trial.params))}: "
+    if SAME in trial.user_attrs:
+        return f"{line}as trial {trial.user_attrs[SAME]}, not trained again"
     if trial.state.name == "PRUNED":
-        return f"trial {trial.number}: {params}: fell behind, stopped early"
-    return f"trial {trial.number}: {params}: {trial.value:.1%} (best {study.best_value:.1%})"
+        return f"{line}fell behind, stopped early"
+    return f"{line}{trial.value:.1%} (best {study.best_value:.1%})"

@@ -22,7 +22,7 @@ from imae.records.measures import HELD_OUT
 from imae.train import Config, Run, Stopped, build_config, resume, train, with_values
 from imae.train.display import Display
 from imae.train.predict import predict
-from imae.tune.study import FIRST, PROBLEM, trials
+from imae.tune.study import FIRST, PROBLEM, SAME, trials
 
 if TYPE_CHECKING:
     import optuna
@@ -63,9 +63,13 @@ class Space:
                 "none; give several losses or a range of the learning rate"
             )
 
-    @property
-    def start(self) -> dict[str, Any]:
-        """The first trial: the defaults, so that a search never ends below them unnoticed."""
+    def start(self, lr: float) -> dict[str, Any]:
+        """The first trial: the defaults, so that a search never ends below them unnoticed.
+
+        Args:
+            lr: The learning rate of the settings; where it is outside the range that is searched,
+                the nearest end of it is taken.
+        """
         defaults = METHODS.find(self.losses[0]).defaults
         start = {name: defaults[name] for name in _ranges(self.losses[0]) if name in defaults}
         start = {name: value for name, value in start.items() if name not in self.fixed}
@@ -73,6 +77,8 @@ class Space:
             start["T rule"] = start.pop("T")
         if len(self.losses) > 1:
             start["loss"] = self.losses[0]
+        if self.lr is not None:
+            start["lr"] = min(max(lr, self.lr[0]), self.lr[1])
         return start
 
     def suggest(self, trial: "optuna.Trial") -> None:
@@ -198,10 +204,11 @@ class Objective:
 
         self.number = trial.number
         self.space.suggest(trial)
-        for other in trials(trial.study, "COMPLETE"):
+        for other in trials(trial.study, "COMPLETE", "PRUNED"):
             if other.params == trial.params:  # a run of the same settings would end the same
-                for name, value in other.user_attrs.items():
-                    trial.set_user_attr(name, value)
+                trial.set_user_attr(SAME, other.number)
+                if other.state.name == "PRUNED":
+                    raise optuna.TrialPruned
                 return float(other.value or 0.0)
         try:
             run = self._run(trial)

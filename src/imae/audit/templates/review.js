@@ -108,7 +108,9 @@ function paint() {
 function showStatus() {
   const done = data.rows.filter(row => decisions.of(row.id) !== undefined).length;
   const picked = selected.size > 0 ? `, ${selected.size} selected` : "";
-  document.getElementById("status").textContent = `${done} of ${data.rows.length} decided${picked}`;
+  const all = Math.min(decisions.number(), data.num_suspects).toLocaleString("en");
+  const others = data.others.length > 0 ? ` on this page, ${all} of ${data.num_suspects.toLocaleString("en")} in all` : "";
+  document.getElementById("status").textContent = `${done} of ${data.rows.length} decided${others}${picked}`;
 }
 
 function showBound() {
@@ -126,30 +128,73 @@ function showBound() {
 
 const kinds = {
   "": () => true,
-  open: row => decisions.of(row.id) === undefined,
-  decided: row => decisions.of(row.id) !== undefined,
-  flag: row => decisions.of(row.id)?.decision === "flag",
   other: row => row.suggested !== null && row.suggested !== row.given,
   none: row => row.suggested === null,
   group: row => row.group >= 0,
 };
 
+// Only of rows of this page is known what was decided about them.
+const decided = {
+  open: row => decisions.of(row.id) === undefined,
+  decided: row => decisions.of(row.id) !== undefined,
+  flag: row => decisions.of(row.id)?.decision === "flag",
+};
+
+function isMatch(row, chosen) {
+  return (chosen.pair === "" || chosen.pair === pairOf(row))
+    && (chosen.class === "" || row.given === Number(chosen.class) || row.suggested === Number(chosen.class))
+    && 100 * row.certainty >= Number(chosen.certainty)
+    && (kinds[chosen.kind] ?? decided[chosen.kind])(row);
+}
+
+function countOn(page, chosen) {
+  return page.given.filter((given, place) => isMatch({
+    given,
+    suggested: page.suggested[place] < 0 ? null : page.suggested[place],
+    certainty: page.certainty[place] / 100,
+    group: page.group[place] - 1,
+  }, chosen)).length;
+}
+
 function applyFilters() {
-  const { pair, class: name, kind, certainty } = Object.fromEntries(new FormData(filters));
-  filters.querySelector("output").textContent = `${certainty}%`;
+  const chosen = Object.fromEntries(new FormData(filters));
+  filters.querySelector("output").textContent = `${chosen.certainty}%`;
   shown = [];
   cards.forEach((card, index) => {
-    const row = data.rows[index];
-    const isShown = (pair === "" || pair === pairOf(row))
-      && (name === "" || row.given === Number(name) || row.suggested === Number(name))
-      && 100 * row.certainty >= Number(certainty)
-      && kinds[kind](row);
-    card.hidden = !isShown;
-    if (isShown) shown.push(index);
+    card.hidden = !isMatch(data.rows[index], chosen);
+    if (!card.hidden) shown.push(index);
   });
   select([...selected].filter(index => cards[index].hidden), false);
-  document.getElementById("none").hidden = shown.length > 0;
+  showMatches(chosen);
   if (!shown.includes(current) && shown.length > 0) moveTo(shown[0], { focus: false });
+}
+
+// How many rows the filters leave here and on other pages, with a way to the next of them.
+function showMatches(chosen) {
+  const isFiltered = Object.entries(chosen).some(([name, value]) => value !== (name === "certainty" ? "0" : ""));
+  const mark = isFiltered ? `#${new URLSearchParams(chosen)}` : "";
+  for (const link of document.querySelectorAll(".pages a")) link.href = link.getAttribute("href").split("#")[0] + mark;
+  const place = document.getElementById("matches");
+  place.hidden = !isFiltered;
+  if (!isFiltered) return;
+  const rows = number => `${number.toLocaleString("en")} row${number === 1 ? "" : "s"}`;
+  if (data.others.length === 0) {
+    place.textContent = shown.length > 0 ? `${rows(shown.length)} under these filters.` : "No row is left under these filters.";
+    return;
+  }
+  if (chosen.kind in decided) {
+    place.textContent = `${rows(shown.length)} on this page; what was decided is known page by page.`;
+    return;
+  }
+  const found = data.others.map(page => ({ ...page, count: countOn(page, chosen) })).filter(page => page.count > 0);
+  const total = shown.length + found.reduce((sum, page) => sum + page.count, 0);
+  place.textContent = `${shown.length.toLocaleString("en")} of ${rows(total)} under these filters ${shown.length === 1 ? "is" : "are"} on this page. `;
+  const next = found.find(page => page.part > data.part) ?? found[0];
+  if (next === undefined) return;
+  const link = document.createElement("a");
+  link.href = next.file + mark;
+  link.textContent = `Next: ${next.count.toLocaleString("en")} on page ${next.part + 1}`;
+  place.append(link);
 }
 
 function pairOf(row) {
@@ -163,12 +208,20 @@ function resetFilters() {
 
 function showPair(key) {
   resetFilters();
-  const choice = filters.elements.pair;
-  if ([...choice.options].some(option => option.value === key)) choice.value = key;
-  else [choice.value, filters.elements.class.value] = ["", key.split("-")[0]]; // on another page
+  filters.elements.pair.value = key;
   applyFilters();
   document.getElementById("suspects").scrollIntoView();
   if (shown.length > 0) moveTo(shown[0]);
+}
+
+// Filters that a link from another page asks for.
+function takeFilters() {
+  for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
+    const field = ["pair", "class", "kind", "certainty"].includes(name) ? filters.elements[name] : null;
+    if (field !== null) field.value = value;
+    if (field instanceof HTMLSelectElement && field.selectedIndex < 0) field.value = "";
+  }
+  applyFilters();
 }
 
 function download() {
@@ -189,12 +242,16 @@ const acts = {
   undo,
   help: () => document.getElementById("help").showModal(),
   download,
+  more: () => {
+    const isOpen = document.getElementById("bar").classList.toggle("open");
+    document.querySelector("[data-act=more]").setAttribute("aria-expanded", String(isOpen));
+  },
 };
 
 const keys = {
   a: acts.accept, x: acts.keep, n: acts.no_class, " ": acts.skip, f: acts.flag, "/": acts.search,
   Backspace: acts.undo, h: acts.help, "?": acts.help, Escape: unselect,
-  s: () => select([current], !selected.has(current)),
+  s: () => select([current], !selected.has(current)), Enter: () => look.open(current),
   ArrowLeft: event => step(-1, event.shiftKey), ArrowRight: event => step(1, event.shiftKey),
   ArrowUp: event => step(-columns(), event.shiftKey), ArrowDown: event => step(columns(), event.shiftKey),
   Home: () => step(-shown.length), End: () => step(shown.length),
@@ -204,9 +261,10 @@ const keys = {
 function isTaken(event) {
   const target = event.target;
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return true;
-  if (document.querySelector("dialog[open]") !== null) return true;
+  const dialog = document.querySelector("dialog[open]");
+  if (dialog !== null && (dialog !== look.dialog || event.key === "Escape")) return true;
   if (target.matches("select, textarea, input:not([type=checkbox]), [contenteditable]")) return true;
-  return [" ", "Enter"].includes(event.key) && target.matches("button, a, input, summary, .scroll");
+  return [" ", "Enter"].includes(event.key) && target.matches("button, a, input, summary, .scroll, .whole");
 }
 
 addEventListener("keydown", event => {
@@ -214,10 +272,13 @@ addEventListener("keydown", event => {
   const digit = /^(?:Digit|Numpad)(\d)$/.exec(event.code);
   if (digit !== null) {
     const number = (Number(digit[1]) + 9) % 10 + (event.shiftKey ? 10 : 0);
-    if (number < data.classes.length) decide("relabel", data.classes[number]);
+    if (number >= data.classes.length) return;
+    look.dialog.close();
+    decide("relabel", data.classes[number]);
   } else {
     const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (act === undefined || shown.length === 0 && ![acts.undo, acts.help].includes(act)) return;
+    look.dialog.close();
     act(event);
   }
   event.preventDefault();
@@ -231,6 +292,8 @@ cards.forEach((card, index) => {
       select(shown.filter(each => each >= low && each <= high), true);
     } else if (event.ctrlKey || event.metaKey) select([index], !selected.has(index));
     moveTo(index);
+    const isPlain = !event.shiftKey && !event.ctrlKey && !event.metaKey;
+    if (isPlain && event.target.closest(".opens") !== null) look.open(index);
   });
   card.querySelector("input").addEventListener("change", event => {
     select([index], event.target.checked);
@@ -240,6 +303,13 @@ cards.forEach((card, index) => {
 
 for (const button of document.querySelectorAll("[data-act]")) {
   button.addEventListener("click", () => acts[button.dataset.act]());
+}
+for (const button of document.querySelectorAll("[data-class]")) {
+  button.addEventListener("click", () => decide("relabel", data.classes[Number(button.dataset.class)]));
+}
+for (const button of document.querySelectorAll("[data-look]")) {
+  const index = Number(button.dataset.look);
+  button.addEventListener("click", () => { moveTo(index); look.open(index); });
 }
 for (const button of document.querySelectorAll("[data-pair]")) {
   button.addEventListener("click", () => showPair(button.dataset.pair));
@@ -252,6 +322,7 @@ document.getElementById("select-all").addEventListener("click", () => select(sho
 filters.addEventListener("input", applyFilters);
 filters.addEventListener("reset", () => setTimeout(applyFilters)); // once it is reset
 filters.addEventListener("submit", event => event.preventDefault());
+addEventListener("hashchange", takeFilters);
 addEventListener("beforeunload", event => { if (decisions.waiting()) event.preventDefault(); });
 
 decisions.onChange(paint);
@@ -263,4 +334,5 @@ if (cards.length > 0) {
   paint();
   const first = data.rows.findIndex(row => decisions.of(row.id) === undefined);
   moveTo(Math.max(first, 0), { focus: false });
+  takeFilters();
 }
