@@ -21,6 +21,8 @@ from imae.train import train
 RATES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 NETWORKS = ("small_cnn", "mlp")
 LOSSES = ("imae_capped", "cce", "gce")
+FIXED_T = ("imae_capped:T=0", "imae_capped:T=8")  # at one low rate, to see what T costs there
+LOW_RATE = 0.005
 DIVERGED = -1.0
 
 
@@ -47,18 +49,20 @@ def main() -> None:
 def cells() -> list[str]:
     """One name for each run: network, loss and learning rate."""
     rows = [f"{network} {loss}" for network in NETWORKS for loss in LOSSES]
-    return [f"{row} {rate}" for row in rows for rate in RATES]
+    fixed = [f"{NETWORKS[0]} {loss} {LOW_RATE}" for loss in FIXED_T]
+    return [f"{row} {rate}" for row in rows for rate in RATES] + fixed
 
 
 def measured(name: str, arguments: argparse.Namespace) -> float:
     """Final test accuracy in percent; -1 if the run diverged."""
     network, loss, rate = name.split()
-    folder = arguments.scratch / f"{network}-{loss}-{rate}-{arguments.epochs}-{arguments.seed}"
+    loss, _, T = loss.partition(":T=")
+    folder = arguments.scratch / f"{network}-{loss}{T}-{rate}-{arguments.epochs}-{arguments.seed}"
     config = {
         "data": {"name": "digits", "augment": False},
         "noise": "symmetric:0.4",
         "model": {"name": network},
-        "method": {"name": loss},
+        "method": {"name": loss, "arguments": {"T": float(T)} if T else {}},
         "optimizer": {"lr": float(rate)},
         "train": {"epochs": arguments.epochs},
         "machine": {"threads": 1},

@@ -1,3 +1,4 @@
+import subprocess
 import sys
 
 import pytest
@@ -26,3 +27,32 @@ def test_a_broken_one_is_not_called_missing(tmp_path, monkeypatch):
         import_extra("broken_package", extra="plot")
     assert not isinstance(caught.value, MissingExtraError)
     assert "broken_package" not in sys.modules
+
+
+WITHOUT_TRAIN = """
+import importlib.util, sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "pydantic":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+import numpy
+from imae.errors import MissingExtraError
+from imae.integrations.boosting import Objective
+from imae.integrations.sklearn import IMAEClassifier
+IMAEClassifier(max_iter=20, random_state=0).fit(numpy.eye(20), [0, 1] * 10)
+if importlib.util.find_spec("transformers"):
+    from imae.integrations.transformers import loss_function
+    loss_function("imae", T=8.0)
+from imae.integrations.dynamics import Recorder
+try:
+    Recorder("run", 2)
+except MissingExtraError as error:
+    print(error)
+"""
+
+
+def test_integrations_work_without_what_only_a_run_folder_needs(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", WITHOUT_TRAIN]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "pip install 'imae[train]'" in done.stdout, done.stderr

@@ -1,8 +1,10 @@
 """README, start pages and tutorials do what they say: their code and their commands run."""
 
 import doctest
+import io
 import re
 import shlex
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +43,20 @@ def run_command(arguments: list[str]) -> int:
     return 0
 
 
-def run_page(page: Path) -> int:
-    """Runs the blocks of a page in their order, here; the number of commands and examples."""
+def words(text: str) -> set[str]:
+    """Words of an output, without numbers, paths and what stands for more of the same."""
+    without_paths = re.sub(r"\S*/\S*", " ", text)
+    return set(re.findall(r"[A-Za-z_]{2,}", without_paths))
+
+
+def run_page(page: Path, *, shows_output: bool = False) -> int:
+    """Runs the blocks of a page in their order, here; the number of commands and examples.
+
+    Args:
+        page: The page.
+        shows_output: Whether every word of the output that the page shows must be printed too.
+            Numbers are not compared: their last digits differ between machines.
+    """
     found, names = 0, {}
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=FLAGS)
     for kind, block in BLOCK.findall(page.read_text()):
@@ -53,9 +67,14 @@ def run_page(page: Path) -> int:
             assert outcome.failed == 0, f"{page.name}: see the output"
             found += outcome.attempted
         else:
-            for arguments in commands(block):
-                assert run_command(arguments) == 0, f"{page.name}: imae {shlex.join(arguments)}"
-                found += 1
+            printed = io.StringIO()
+            with redirect_stdout(printed), redirect_stderr(printed):
+                for arguments in commands(block):
+                    assert run_command(arguments) == 0, f"{page.name}: imae {shlex.join(arguments)}"
+                    found += 1
+            lines = [line for line in block.splitlines() if not line.startswith("$ ")]
+            shown = words("\n".join(lines)) if shows_output else set()
+            assert shown <= words(printed.getvalue()), f"{page.name}: other words are printed"
     return found
 
 
@@ -107,7 +126,7 @@ def own_data(here, monkeypatch):
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_every_step_of_a_tutorial_runs(page):
-    assert run_page(page) > 5
+    assert run_page(page, shows_output=True) > 5
 
 
 @pytest.mark.usefixtures("own_data")
@@ -121,6 +140,9 @@ def test_a_failing_step_is_noticed(here):
     page.write_text("```console\n$ imae train nowhere.csv\n```\n")
     with pytest.raises(AssertionError, match="imae train nowhere"):
         run_page(page)
+    page.write_text("```console\n$ imae list noise\n┃ kind of music ┃ 4 ┃\n```\n")
+    with pytest.raises(AssertionError, match="other words are printed"):
+        run_page(page, shows_output=True)
     page.write_text("```python\n>>> 1 + 1\n3\n\n```\n")
     with pytest.raises(AssertionError, match="see the output"):
         run_page(page)

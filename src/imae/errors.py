@@ -66,7 +66,7 @@ def check_interval(
     number: float = value if isinstance(value, int) else _as_float(name, value)
     above = number > low if open_low else number >= low
     below = number < high if open_high else number <= high
-    if not (above and below and math.isfinite(_as_float(name, value))):
+    if not (above and below and -math.inf < _as_float(name, value) < math.inf):
         left, right = "(" if open_low else "[", ")" if open_high else "]"
         raise ArgumentError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
 

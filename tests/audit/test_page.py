@@ -48,7 +48,7 @@ def test_suspects_come_most_certain_first_and_alike_rows_together(make_audit):
 def test_the_page_holds_the_verdict_and_every_suspect(make_audit):
     audit = make_audit()
     text = render(audit)
-    assert "About 25.0% of 40 labels are wrong (interval 20.0% to 31.0%)" in text
+    assert "About 25.0% of 40 labels are wrong (range 20.0% to 31.0%)" in text
     data = data_of(text)
     assert [row["id"] for row in data["rows"]] == audit.row_ids[suspects(audit)].tolist()
     assert data["rows"][4]["suggested"] is None  # fits no class

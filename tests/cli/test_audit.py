@@ -292,7 +292,7 @@ def test_data_is_trained_on_audited_and_summarised(audited, capsys):
     first = found.rows()[0]
     assert all(str(first[key]) in said for key in ("row_id", "given", "suggested"))
     assert said.count("digits/") >= 10
-    assert f"About {100 * found.noise_rate:.1f}% of 1,442 labels are wrong (interval " in said
+    assert f"About {100 * found.noise_rate:.1f}% of 1,442 labels are wrong (range " in said
     assert f"rows to review: {found.is_flagged.sum()} flagged" in said
     assert f"{audited / 'audit' / 'suspects.csv'}" in said
     assert f"imae audit serve {audited}" in said

@@ -46,11 +46,14 @@ def test_a_dry_run_shows_the_runs_and_trains_nothing(tmp_path, capsys, monkeypat
     command = ["reproduce", "stability", "--budget", "tiny", "--out", str(tmp_path / "out")]
     assert main([*command, "--only", "printed", *ONE]) == 0
     capsys.readouterr()
-    assert main([*command, "--only", "printed", "--only", "bounded", "--dry-run", *ONE]) == 0
+    assert (
+        main([*command, "--only", "printed", "--only", "normalised-saturated", "--dry-run", *ONE])
+        == 0
+    )
     shown = capsys.readouterr().out
-    assert "bound=5.0" in shown
+    assert "window_high=16.0" in shown
     assert "2 runs, 1 of them to do; about 0.0 h one after another" in shown
-    assert not list((tmp_path / "out").glob("runs/bounded*"))
+    assert not list((tmp_path / "out").glob("runs/normalised*"))
     other = [*command, "--only", "printed", "--dry-run", *ONE, "--set", "train.clip=3"]
     assert main(other) == 2
     assert "holds another recipe, budget or settings" in capsys.readouterr().err

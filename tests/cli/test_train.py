@@ -94,6 +94,18 @@ def test_a_dry_run_shows_everything_and_writes_nothing(run, table, tmp_path):
     assert set(tmp_path.rglob("*")) == before
 
 
+def test_a_dry_run_lists_the_columns_of_a_table(run, tmp_path):
+    path = tmp_path / "table.csv"
+    lines = [f"{row},{row % 5},{'ab'[row % 2]},{'xy'[row % 2]}" for row in range(40)]
+    path.write_text("\n".join(["count,age,colour,label", *lines]))
+    output = run(path, "--dry-run").output
+    uses = dict(line.strip("│ ").split("│") for line in output.splitlines() if line.count("│") == 3)
+    uses = {name.strip(): use.strip() for name, use in uses.items()}
+    assert uses["count"] == "not used: counts the rows"
+    assert (uses["age"], uses["colour"]) == ("number", "category of 2 words")
+    assert uses["label"] == "label"
+
+
 def test_all_mistakes_are_printed_one_a_line(table, capsys):
     mistakes = ["--set", "train.epoch=3", "--set", "seed=x", "--loss", "imea"]
     assert main(["train", str(table), *mistakes]) == 2

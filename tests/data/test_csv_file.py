@@ -100,3 +100,33 @@ def test_a_file_without_line_ends_is_not_read_whole(tmp_path, monkeypatch):
     assert CsvFile(write(tmp_path, "a" * 998 + "\n")).names == ("a" * 998,)
     with pytest.raises(DataError, match="line 1 is longer than 1000 characters"):
         CsvFile(write(tmp_path, "a" * 1000))
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_another_separator_is_seen_in_the_header(tmp_path, separator):
+    text = PLAIN.replace(",", separator)
+    file = CsvFile(write(tmp_path, f'\n{text}"a, b"{separator}1{separator}2\n'))
+    values, numbers = file.read(["label"], ["x", "y"])
+    assert values == {"label": ["cat", "dog", "a, b"]}
+    assert numbers.tolist() == [[1, 2], [3, 4.5], [1, 2]]
+
+
+def test_where_semicolons_separate_numbers_may_have_decimal_commas(tmp_path):
+    text = "label;x\ncat;1,5\ndog;-,25\ncat;3e2\ndog;4\n"
+    assert CsvFile(write(tmp_path, text)).read([], ["x"])[1].ravel().tolist() == [
+        1.5,
+        -0.25,
+        300,
+        4,
+    ]
+    for wrong in ("1,000,000", "1.000,5", ","):
+        with pytest.raises(DataError, match=f"line 2, column 'x': '{wrong}' is not a number"):
+            CsvFile(write(tmp_path, f"label;x\ncat;{wrong}\n")).read([], ["x"])
+    quoted = CsvFile(write(tmp_path, 'label,x\ncat,"1,000"\n'))
+    with pytest.raises(DataError, match="'1,000' is not a number"):
+        quoted.read([], ["x"])
+
+
+def test_a_row_is_found_again_by_its_line(tmp_path):
+    file = CsvFile(write(tmp_path, 'label,x\n\n"a\nb",1\nc,2\n'))
+    assert [file.place(row) for row in (0, 1)] == [f"{file.path}: line {n}" for n in (4, 5)]

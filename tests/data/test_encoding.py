@@ -46,8 +46,21 @@ def test_a_real_table_is_taken(tmp_path):
     missing = table.values[:, 1] > 0
     assert missing[:6].tolist() == [False, True, True, False, False, False]
     assert (table.values[missing, 0] == table.values[1, 0]).all()
-    assert "column 'customer' has 30 different words in 30 rows, as ids do" in data.notes[0]
-    assert any(note == "column 'row' counts the rows and is not used" for note in data.notes)
+    assert (
+        "'customer' is not used: it has 30 different words in 30 rows, as ids do" in data.notes[0]
+    )
+    counting = "column 'row' is not used: it counts the rows; if it names the rows, give it with"
+    assert f"{counting} id_column (--id-column)" in data.notes
+    assert dict(data.columns) == {
+        "row": "not used: counts the rows",
+        "customer": "not used: has 30 different words in 30 rows, as ids do",
+        "age": "number, 10 cells empty",
+        "colour": "category of 3 words, 5 cells empty",
+        "joined": "date, 5 cells empty",
+        "member": "category of 2 words",
+        "label": "label",
+    }
+    assert dict(load(path, drop=["age"]).columns)["age"] == "not used: left out"
     assert any("column 'age' has 10 empty cells of 30" in note for note in data.notes)
     assert describe(data) == (
         "customers: 30 training rows; 2 classes (no 15, yes 15); columns age (number), "
@@ -85,7 +98,24 @@ def test_new_rows_are_encoded_as_the_training_rows(tmp_path):
         ),
         (
             "age,colour,joined,member\n1,red,soon,true\n",
-            "'joined' was a date in training and is a category here, for example 'soon'",
+            "'joined' was a date in training and is not one here, for example 'soon'; dates were "
+            "written as 2024-05-17",
+        ),
+        (
+            "age,colour,joined,member\n1,red,05/06/2024,true\n",
+            "'joined' was a date in training and is not one here, for example '05/06/2024'",
+        ),
+        (
+            "age,colour,joined,member\n2024-01-01,red,2024-01-01,true\n",
+            "'age' was a number in training and is a date here",
+        ),
+        (
+            "age,colour,joined,member\n1,7,2024-01-01,true\n",
+            "'colour' was a category in training and is a number here, for example '7'",
+        ),
+        (
+            "age,colour,joined,member\n1,red,2024-01-01,2024-01-01\n",
+            "'member' was a category in training and is a date here",
         ),
     ],
 )
@@ -98,6 +128,116 @@ def test_new_rows_of_another_kind_are_refused(tmp_path, content, message):
     with pytest.raises(DataError, match=message) as caught:
         load_unlabelled(new, like=like)
     assert "\n" not in str(caught.value)
+
+
+def dated(dates: list[str]) -> str:
+    rows = [f"{day},{('x', 'y')[row % 2]}" for row, day in enumerate(dates)]
+    return "when,label\n" + "\n".join(rows) + "\n"
+
+
+def prepared_like(path, content):
+    path.write_text(content)
+    data = load(path)
+    return without_rows(json.loads(json.dumps(describe_preparation(data.train.inputs)))), data
+
+
+def test_new_dates_are_read_in_the_format_of_training(tmp_path):
+    path = tmp_path / "x.csv"
+    like, data = prepared_like(path, dated(["02/01/2024", "05/04/2024", "25/12/2024"]))
+    assert data.notes == ("class 'y' has only one training row",)
+    path.write_text(dated(["02/01/2024", "05/04/2024"]))  # without a day above 12
+    rows = load_unlabelled(path, like=like)
+    np.testing.assert_array_equal(rows.inputs.values, data.train.inputs.values[:2])
+    path.write_text(dated(["2024-01-02", "2024-04-05"]))  # clear, if of another format
+    rows = load_unlabelled(path, like=like)
+    np.testing.assert_array_equal(rows.inputs.values, data.train.inputs.values[:2])
+    path.write_text(dated(["02/01/2024", "04/25/2024"]))
+    with pytest.raises(DataError, match=r"'04/25/2024'; dates were written as day/month/year"):
+        load_unlabelled(path, like=like)
+
+
+def test_training_dates_that_can_be_read_in_two_ways_are_noted(tmp_path):
+    path = tmp_path / "x.csv"
+    like, data = prepared_like(path, dated(["02/01/2024", "05/04/2024"] * 3))
+    assert "such as '02/01/2024', can be read as month/day and as day/month" in data.notes[0]
+    path.write_text(dated(["25/12/2024"]))
+    with pytest.raises(DataError, match="dates were written as month/day/year"):
+        load_unlabelled(path, like=like)
+
+
+def test_dates_of_earlier_versions_are_read_as_they_were(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(dated(["02/01/2024", "25/12/2024"]))
+    described = describe_preparation(load(path).train.inputs)
+    del described["encoding"][0]["date_format"]
+    path.write_text(dated(["02/01/2024"]))
+    rows = load_unlabelled(path, like=without_rows(described))
+    assert "read as month/day" in rows.notes[0]
+    described["encoding"][0]["date_format"] = "%c"
+    with pytest.raises(DataError, match="dates are written in no known way"):
+        without_rows(described)
+
+
+def test_a_few_cells_that_are_no_dates_are_noted(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(dated(["2024-01-02", "soon", "2024-01-04", "2024-01-05"]))
+    assert load(path).notes[0] == (
+        "column 'when': 1 of 4 cells, such as 'soon', are not dates as the others are, so all "
+        "count as words; correct or empty them"
+    )
+
+
+def flags(words: list[str]) -> str:
+    return dated(words).replace("when", "flag")
+
+
+@pytest.mark.parametrize(("yes", "no"), [("true", "false"), ("1", "0"), ("T", "F"), ("YES", "no")])
+def test_booleans_may_be_written_otherwise_in_new_rows(tmp_path, yes, no):
+    path = tmp_path / "x.csv"
+    like, data = prepared_like(path, flags(["True", "False", "False", "True"]))
+    path.write_text(flags([yes, no, no, yes]))
+    rows = load_unlabelled(path, like=like)
+    np.testing.assert_array_equal(rows.inputs.values, data.train.inputs.values)
+    assert rows.notes == ()
+
+
+def test_words_may_differ_in_case_in_new_rows_if_it_is_clear_what_they_mean():
+    (encoding,) = fit_encoding(RawTable((as_category("c", ["Red", "a", "A", "blue"]),)))
+    new = as_category("c", ["RED", "Blue", "A", "a"])
+    known = as_category("c", ["Red", "blue", "A", "a"])
+    np.testing.assert_array_equal(encoding.encode(new), encoding.encode(known))
+    assert encoding.unknown_words(new) == {}
+    (encoding,) = fit_encoding(RawTable((as_category("c", ["x", "a", "A"]),)))
+    unclear = as_category("c", ["X", "1"])
+    assert encoding.unknown_words(unclear) == {"1": 1}
+
+
+def test_an_unknown_word_is_not_the_first_category(tmp_path):
+    path = tmp_path / "x.csv"
+    like, data = prepared_like(path, flags(["red", "blue", "blue", "red"]))
+    path.write_text(flags(["red", "green", "", "blue", "green"]))
+    rows = load_unlabelled(path, like=like)
+    red, green, empty, blue, _ = rows.inputs.values.ravel()
+    assert {red, blue} == set(data.train.inputs.values.ravel())
+    assert green == empty == (red + blue) / 2
+    assert rows.notes == (
+        "column 'flag': 2 of 5 cells hold words that no training row has ('green')",
+        "column 'flag': 1 of 5 cells is empty, and no training row has an empty one",
+    )
+
+
+def test_words_of_test_rows_that_no_training_row_has_are_noted(tmp_path):
+    path = tmp_path / "x.csv"
+    rows = [
+        f"{word},{part},{row % 2}"
+        for row, (word, part) in enumerate(
+            [("a", "train"), ("b", "train"), ("a", "train"), ("b", "train"), ("c", "test")]
+        )
+    ]
+    path.write_text("word,split,label\n" + "\n".join(rows) + "\n")
+    assert load(path).notes == (
+        "test rows: column 'word': 1 of 1 cells holds a word that no training row has ('c')",
+    )
 
 
 def test_the_encoding_is_fitted_on_the_rows_that_are_trained_on(tmp_path):
@@ -170,7 +310,7 @@ def test_the_error_names_the_column_that_is_wrong(tmp_path):
     ages = [*"0123", "3x", *"5678"]
     rows = [f"{('red', 'blue')[row % 2]},{age},{row % 2}" for row, age in enumerate(ages)]
     path.write_text("colour,age,label\n" + "\n".join(rows))
-    with pytest.raises(DataError, match=r"row 4 \(counted from 0\), column 'age': '3x' is not"):
+    with pytest.raises(DataError, match=r"x\.csv: line 6, column 'age': '3x' is not"):
         load(path)
 
 
@@ -244,3 +384,35 @@ def test_a_nearly_constant_column_is_not_blown_up(tmp_path):
     assert np.abs(table.values[:, 0]).max() < 1e-6
     assert np.abs(table.values[:, 1]).max() <= 20
     np.testing.assert_allclose(table.values[:, 2].std(), 1, rtol=1e-6)
+
+
+def test_a_strange_cell_is_named_by_file_and_line(tmp_path):
+    path = tmp_path / "x.csv"
+    lines = [f"{row},{row % 7},{'ab'[row % 2]}" for row in range(40)]
+    lines[1] = ",1,a"  # the first cell that is not a number is another one
+    lines[28] = "28,8 cm,a"
+    path.write_text("\n".join(["size,width,label", *lines]))
+    with pytest.raises(DataError) as caught:
+        load(path)
+    assert str(caught.value).startswith(
+        f"{path}: line 30, column 'width': '8 cm' is not a number, as most"
+    )
+
+
+@pytest.mark.parametrize("empty", ["-", "--", ".", "n.a.", "N/A", "?"])
+def test_signs_for_nothing_are_empty_cells(tmp_path, empty):
+    path = tmp_path / "x.csv"
+    lines = [f"{empty if row == 3 else row * row},{'ab'[row % 2]}" for row in range(30)]
+    path.write_text("\n".join(["size,label", *lines]))
+    data = load(path)
+    assert data.train.inputs.columns == ("size", "size is missing")
+    assert dict(data.columns)["size"] == "number, 1 cells empty"
+
+
+def test_a_file_of_a_european_spreadsheet_is_taken(tmp_path):
+    path = tmp_path / "x.csv"
+    lines = [f"{'' if row == 3 else f'{row * row},5'};{'ab'[row % 2]}" for row in range(30)]
+    path.write_text("\n".join(["size;label", *lines]))
+    data = load(path)
+    assert data.train.inputs.columns == ("size", "size is missing")
+    assert "cells are separated by semicolons" in data.notes[0]

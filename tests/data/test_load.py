@@ -392,7 +392,7 @@ BAD = {
     ),
     "parquet empty feature": (
         lambda f: parquet(f, a=[None, None], label=["x", "y"]),
-        r"set\.parquet: no column is left to learn from; column 'a' is empty",
+        r"set\.parquet: no column is left to learn from; column 'a' is not used: it is empty",
     ),
     "parquet of one text, often": (repeated_text_parquet, r"set\.parquet: would unpack .* refused"),
     "parquet of lists": (
@@ -409,7 +409,10 @@ BAD = {
     "csv nul": (table("a,label\n1,x\0\n"), r"set\.csv: line 2 holds a NUL"),
     "csv is an image": (table(b"\x89PNG\r\n\x1a\n\0\0"), r"set\.csv: is not UTF-8"),
     "csv without a label column": (table("a,b\n1,2\n"), r"set\.csv: line 1 has no column label"),
-    "csv with semicolons": (table("a;label\n1;x\n"), r"set\.csv: line 1 has no column label"),
+    "csv with two separators": (
+        table("a;b,c\n1;x,2\n"),
+        r"set\.csv: line 1 has no column label .* \(columns: 'a;b', 'c'\)",
+    ),
     "csv doubled column": (table("a,a,label\n1,2,x\n"), r"set\.csv: two columns are named 'a'"),
     "csv unnamed column": (table(",a,label\n0,1,x\n"), r"set\.csv: column 1 has no name"),
     "csv missing label": (table("a,label\n1,x\n2,\n3,y\n"), r"row '1': the label is missing"),

@@ -20,7 +20,14 @@ def test_names_say_what_columns_mean():
     assert (roles.path, roles.label, roles.row_id) == ("path", "label", "row_id")
     assert (roles.clean_label, roles.split, roles.weight) == ("clean_label", "split", "weight")
     assert (roles.text, roles.features) == (None, ())
-    assert roles.numbers() == ["weight"]
+    assert roles.uses() == {
+        "path": "path of an image",
+        "label": "label",
+        "row_id": "row id",
+        "clean_label": "true label, not trained on",
+        "split": "part of the data",
+        "weight": "weight of the row",
+    }
     assert roles.values() == ["label", "row_id", "clean_label", "split", "path"]
 
 
@@ -30,7 +37,7 @@ def test_what_is_left_are_features(label):
     assert roles.label == label
     assert roles.row_id == "id"
     assert roles.features == ("a", "b")
-    assert roles.numbers() == ["a", "b", "weight"]
+    assert roles.weight == "weight"
 
 
 def test_what_the_caller_says_wins():
@@ -77,3 +84,11 @@ def test_many_columns_are_not_all_listed():
 def test_a_column_is_asked_for_by_its_name():
     with pytest.raises(ArgumentError, match="by name, got 2"):
         find_roles(Header("0", "1", "2"), label_column=2)
+
+
+def test_a_missing_label_column_is_looked_for_among_the_last_columns():
+    names = [f"feature{number}" for number in range(30)]
+    with pytest.raises(DataError) as caught:
+        find_roles(Header("x" * 50, *names, "diagnosis"))
+    assert f"'{'x' * 39}…', 'feature0'" in str(caught.value)
+    assert "..., 'feature28', 'feature29', 'diagnosis'" in str(caught.value)

@@ -191,6 +191,40 @@ def test_the_callback_writes_a_run_that_is_audited(tmp_path):
     trainer.evaluate(Rows(tokens[:4], given[:4]))  # rows are taken out there too
 
 
+def hooks(model):
+    return [*model._forward_hooks, *model._forward_pre_hooks]
+
+
+def test_a_model_can_be_trained_again_with_or_without_a_callback(tmp_path):
+    from transformers import TrainerCallback
+
+    from imae.integrations.transformers import AuditCallback, loss_function
+
+    tokens, _, given = texts()
+    loss, model = loss_function("imae", T=8.0), classifier()
+    options = {"max_steps": 8, "remove_unused_columns": False}
+
+    def train(callbacks, **keys):
+        rows = Rows(tokens, given, **keys)
+        trained(tmp_path, model, rows, loss, callbacks=callbacks, **options)
+
+    train([AuditCallback(tmp_path / "first", given)])
+    assert not hooks(model)
+    train([], with_row=False)
+    train([AuditCallback(tmp_path / "second", given)])
+    assert len(audit(tmp_path / "second")) == len(given)
+
+    class Interrupting(TrainerCallback):
+        def on_step_end(self, *args, **kwargs):  # noqa: ARG002
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train([AuditCallback(tmp_path / "third", given), Interrupting()])
+    train([], with_row=False)
+    train([AuditCallback(tmp_path / "fourth", given)])
+    assert len(audit(tmp_path / "fourth")) == len(given)
+
+
 def test_rows_that_do_not_arrive_are_one_clear_line(tmp_path):
     from imae.integrations.transformers import AuditCallback
 

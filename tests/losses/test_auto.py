@@ -187,6 +187,76 @@ def test_targets_of_every_kind():
     assert loss.auto.num_steps.item() == 3
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own forward mode
+@pytest.mark.parametrize("cap", [None, 0.75])
+def test_transforms_take_it_in_evaluation_mode_and_leave_it_as_it_was(cap):
+    loss = IMAELoss(T="auto", cap=cap)
+    for logits, target in batches(5):
+        loss(logits, target)
+    loss.eval()
+    expected = IMAELoss(T=loss.auto.T.item(), cap=cap)
+
+    def total(criterion):
+        return lambda z: criterion(z, target)
+
+    each = torch.func.vmap(torch.func.grad(lambda z, y: loss(z, y)))
+    for transform in (torch.func.grad, torch.func.hessian, torch.func.jacfwd):
+        torch.testing.assert_close(
+            transform(total(loss))(logits), transform(total(expected))(logits)
+        )
+    torch.testing.assert_close(
+        each(logits, target).sum(0) / len(logits), torch.func.grad(total(loss))(logits).sum(0)
+    )
+    assert pickle.loads(pickle.dumps(copy.deepcopy(loss))).curve == loss.curve
+
+
+def test_a_refused_call_changes_nothing():
+    loss = IMAELoss(T="auto", cap=0.75)
+    logits, target = next(batches(1))
+    loss(logits, target)
+    before = copy.deepcopy(loss.state_dict())
+    for wrong in (target + C, target.int(), target[:1], target.bool()):
+        with pytest.raises((IndexError, RuntimeError, ValueError)):
+            loss(logits, wrong)
+        assert all(torch.equal(before[name], value) for name, value in loss.state_dict().items())
+
+
+def test_an_empty_batch_is_nan_and_changes_nothing():
+    loss = IMAELoss(T="auto", cap=0.75)
+    assert loss(torch.randn(0, C), torch.zeros(0, dtype=torch.int64)).isnan()
+    assert loss.auto.num_steps.item() == 0
+
+
+@pytest.mark.parametrize("kind", ["classes", "probabilities"])
+def test_rows_of_classes_without_weight_do_not_count(kind):
+    weight = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    weighted, plain = IMAELoss(T="auto", weight=weight), IMAELoss(T="auto")
+    for logits, target in batches(5):
+        shown = target.clone()
+        shown[0] = -100
+        counts = (target != 3) & (shown != -100)
+        if kind == "probabilities":
+            counts = target != 3
+            shown = torch.nn.functional.one_hot(target, C).float()
+        weighted(logits, shown)
+        plain(logits[counts], target[counts])
+    assert weighted.auto.T.item() > 0
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(weighted.state_dict()[name], value)
+
+
+def test_the_weight_curve_of_a_loss_leaves_it_as_it_was():
+    loss = IMAELoss(T="auto")
+    for logits, target in batches(5):
+        loss(logits, target)
+    before = copy.deepcopy(loss.state_dict())
+    p, weights = imae.weight_curve(loss)
+    torch.testing.assert_close(weights, loss.curve.weight(p))
+    assert all(torch.equal(before[name], value) for name, value in loss.state_dict().items())
+    assert loss.training
+    assert loss.auto.training
+
+
 def test_the_recommended_form_is_one_line():
     loss = imae.IMAELoss(T="auto", cap=0.75, normalize="chance")
     twin = pickle.loads(pickle.dumps(loss))

@@ -1,11 +1,20 @@
 import math
 
+import mpmath
 import pytest
 import torch
 
 from imae.curves import CCE, IMAE
 from imae.errors import ArgumentError
-from imae.losses import BoundedLogits, CappedLogits, bound_logits, cap_logits, curve_loss, margin
+from imae.losses import (
+    BoundedLogits,
+    CappedLogits,
+    IMAELoss,
+    bound_logits,
+    cap_logits,
+    curve_loss,
+    margin,
+)
 
 
 def test_long_vectors_are_shortened_and_short_ones_kept(generator):
@@ -246,3 +255,69 @@ def test_a_row_of_zeros_has_the_gradient_of_the_plain_logits(limit):
     plain = torch.zeros(2, 3, requires_grad=True)
     torch.nn.functional.cross_entropy(plain, torch.tensor([0, 1])).backward()
     torch.testing.assert_close(logits.grad, plain.grad)
+
+
+@pytest.mark.parametrize("offset", [0.3, 1000.25, 1e6])
+@pytest.mark.parametrize("gap", [0.5, 3.0, 30.0, 100.0, 1000.0, 3000.0, 1e12])
+def test_the_gradient_of_two_capped_classes_is_exact(gap, offset):
+    for sign in (-1, 1):
+        logits = torch.tensor([[offset + sign * gap, offset]])
+        with mpmath.workdps(60):
+            half = (mpmath.mpf(logits[0, 0].item()) - mpmath.mpf(logits[0, 1].item())) / 2
+            norm = mpmath.log(3) / mpmath.sqrt(2)
+            length = mpmath.sqrt(2 * half**2 + norm**2)
+            p = 1 / (1 + mpmath.exp(-2 * half * norm / length))
+            exact = float(-mpmath.exp(8 * p * (1 - p)) / 2 * (norm / length) ** 3)
+        capped = logits.clone().requires_grad_()
+        IMAELoss(8.0, cap=0.75)(capped, torch.tensor([0])).backward()
+        assert capped.grad[0].tolist() == pytest.approx([exact, -exact], rel=1e-5, abs=0)
+
+
+@pytest.mark.parametrize("offset", [100.0, 1e4, 1e6, -1e6])
+@pytest.mark.parametrize("num_classes", [2, 10])
+@pytest.mark.parametrize("path", ["mean", "sum", "composite"])
+def test_a_constant_added_to_all_logits_changes_no_capped_loss(
+    offset, num_classes, path, generator
+):
+    far = torch.randn(16, num_classes, generator=generator) + offset
+    target = torch.randint(num_classes, (16,), generator=generator)
+    near = (far.double() - offset).float()  # exact: a difference of neighbours
+    criterion = IMAELoss(8.0, cap=0.75, reduction="sum" if path == "sum" else "mean")
+
+    def gradient(logits):
+        if path == "composite":
+            return torch.func.grad(lambda z: criterion(z, target))(logits)
+        logits = logits.clone().requires_grad_()
+        criterion(logits, target).backward()
+        return logits.grad
+
+    wrong = (gradient(far) - gradient(near)).abs().sum(1)
+    assert bool((wrong <= 1e-5 * gradient(near).abs().sum(1)).all())
+
+
+@pytest.mark.parametrize(
+    "row",
+    [[2.0] * 3, [0.0] * 3, [3e38] * 3, [2.0] * 2, [3e38] * 2, [2.0, 2.0, 2.0, -math.inf]],
+    ids=str,
+)
+def test_equal_logits_have_finite_derivatives_of_a_capped_loss(row):
+    logits, target = torch.tensor([row], requires_grad=True), torch.tensor([0])
+    finite = torch.tensor([row]).isfinite()
+    zeros = torch.zeros_like(logits).masked_fill(~finite, -math.inf).requires_grad_()
+
+    def derivatives(z):
+        loss = IMAELoss(8.0, cap=0.75)(z, target)
+        (gradient,) = torch.autograd.grad(loss, z, create_graph=True)
+        rows = [torch.autograd.grad(each, z, retain_graph=True)[0] for each in gradient[0]]
+        return loss.detach(), gradient.detach(), torch.cat(rows)
+
+    for found, expected in zip(derivatives(logits), derivatives(zeros), strict=True):
+        assert bool(found.isfinite().all())
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("limit", [lambda z: cap_logits(z, 0.75), lambda z: bound_logits(z, 5.0)])
+def test_a_row_of_zeros_has_second_derivatives(limit):
+    logits = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    torch.autograd.gradgradcheck(lambda z: (limit(z) * weight).square().sum(), logits)

@@ -6,8 +6,11 @@ import torch
 
 from imae.curves import MAE
 from imae.losses import (
+    ActiveNegativeLoss,
+    AsymmetricMSELoss,
     BootstrapLoss,
     CorrectedLoss,
+    EpsSoftmaxLoss,
     LabelSmoothingLoss,
     NormalizedCELoss,
     backward_correction,
@@ -96,12 +99,24 @@ def test_the_transition_moves_with_the_module():
     torch.testing.assert_close(other(LOGITS, TARGET), CorrectedLoss(NOISE)(LOGITS, TARGET))
 
 
-@pytest.mark.parametrize("name", ["soft bootstrap", "forward", "backward", "normalized"])
+COMPILED = {
+    "soft bootstrap": BootstrapLoss(0.6),
+    "forward": CorrectedLoss(NOISE),
+    "backward": CorrectedLoss(NOISE, backward=True),
+    "normalized": NormalizedCELoss(2.0, passive=MAE()),
+    "squared": AsymmetricMSELoss(alpha=1.0),
+    "negative": ActiveNegativeLoss(),
+    "pushed": EpsSoftmaxLoss(),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", COMPILED)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
-def test_compiles_whole(name):
-    module = PAIRS[name][0]()
+def test_compiles_whole(name, dynamic):
+    module = COMPILED[name]
     torch._dynamo.reset()
-    compiled = torch.compile(module, fullgraph=True, backend="eager")
+    compiled = torch.compile(module, fullgraph=True, dynamic=dynamic, backend="eager")
     result = compiled(LOGITS, TARGET)
     torch._dynamo.reset()
     torch.testing.assert_close(result, module(LOGITS, TARGET))

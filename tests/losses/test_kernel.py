@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from imae.curves import CCE, GCE, IMAE, MAE, Scale, Window
+from imae.curves import CCE, GCE, IMAE, MAE, FromWeight, Scale, Window
 from imae.losses import cap_logits, curve_loss, kernel
 from imae.losses.kernel import exp_of_others, finish_gradient, is_small, kernel_loss
 
@@ -43,6 +43,10 @@ def gradient_of(logits, curve, path):
     if path == "composite":
         return torch.func.grad(total)(logits)
     logits = logits.clone().requires_grad_()
+    if path == "small":  # one row at a time: an extreme row takes its whole batch to the other path
+        for row, label in zip(logits.split(1), target.split(1), strict=True):
+            curve_loss(row, label, curve).backward()
+        return logits.grad
     total(logits).backward()
     return logits.grad
 
@@ -79,6 +83,14 @@ def assert_exact(gradient, exact, is_edge):
     ids=str,
 )
 def test_the_gradient_is_exact_over_the_margin_sweep(curve, edges, num_classes, dtype, path):
+    check_sweep(curve, edges, num_classes, dtype, path)
+
+
+def test_the_mean_of_a_small_batch_is_exact_over_the_margin_sweep(curve, edges):
+    check_sweep(curve, edges, 10, torch.float32, "small")
+
+
+def check_sweep(curve, edges, num_classes, dtype, path):
     logits = sweep_logits(num_classes, dtype)
     m, shares = exact_margins(num_classes, dtype)
     # The slope in float64 is itself held against mpmath below.
@@ -87,6 +99,31 @@ def test_the_gradient_is_exact_over_the_margin_sweep(curve, edges, num_classes, 
     for edge in edges(curve):
         is_edge |= torch.from_numpy(np.abs(m - edge) < 1e-4)
     assert_exact(gradient_of(logits, curve, path), exact, is_edge)
+
+
+@pytest.mark.parametrize("row", [[0.0, 90.0, 1.0], [-3e38, 3e38, 0.0], [-math.inf, 0.0, 1.0]])
+def test_a_small_batch_far_beyond_the_sweep_has_the_gradient_of_others(curve, row):
+    logits, target = torch.tensor([row]), torch.tensor([0])
+    small, plain = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    curve_loss(small, target, curve).backward()
+    curve_loss(plain, target, curve, reduction="sum").backward()
+    assert bool(small.grad.isfinite().all())
+    torch.testing.assert_close(small.grad, plain.grad, rtol=1e-5, atol=0)
+
+
+def test_an_infinite_rival_gives_nan_in_a_small_batch(curve):
+    logits = torch.tensor([[0.0, math.inf, 1.0]], requires_grad=True)
+    loss = curve_loss(logits, torch.tensor([0]), curve)
+    loss.backward()
+    assert loss.isnan()
+    assert bool(logits.grad.isnan().all())
+
+
+def test_a_weight_that_vanishes_fast_leaves_no_false_zero_in_a_small_batch():
+    curve = FromWeight(lambda p: p.square().square())
+    logits = torch.tensor([[-21.0, 0.0, 0.0]], requires_grad=True)
+    curve_loss(logits, torch.tensor([0]), curve).backward()
+    assert bool((logits.grad != 0).all())
 
 
 def test_the_sweep_would_notice():

@@ -59,6 +59,7 @@ def test_margin_is_exact_where_the_probability_rounds_to_one():
         ([1.0], 0, INF),
         ([1.0, -INF], 0, INF),
         ([-INF, 1.0], 0, -INF),
+        ([-INF, -INF], 0, math.nan),
         ([INF, 0.0], 0, math.nan),
         ([0.0, INF], 0, math.nan),
         ([INF], 0, math.nan),
@@ -71,6 +72,24 @@ def test_margin_is_exact_where_the_probability_rounds_to_one():
 def test_margin_of_odd_rows(row, label, expected):
     result = margin(torch.tensor([row]), torch.tensor([label])).item()
     assert result == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5, 1e7, -1e7])
+def test_a_constant_added_to_all_logits_changes_no_margin_and_no_gradient(offset, curve):
+    logits, target = torch.tensor([[1.0, 0.0, 2.0, -1.0]]), torch.tensor([0])
+
+    def loss(z):
+        return value_at_margin(margin(z, target), curve).sum()
+
+    assert torch.equal(margin(logits + offset, target), margin(logits, target))
+    assert torch.equal(margins(logits + offset), margins(logits))
+    assert torch.equal(torch.func.grad(loss)(logits + offset), torch.func.grad(loss)(logits))
+
+
+@pytest.mark.parametrize("size", [3e38, -3e38])
+def test_the_margin_of_equal_logits_is_that_of_zeros(size):
+    target = torch.tensor([0])
+    assert torch.equal(margin(torch.full((1, 3), size), target), margin(torch.zeros(1, 3), target))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -112,6 +131,22 @@ def test_value_at_margin_differentiates_twice_in_both_modes(curve):
     m = torch.tensor([-3.0, 0.7, 2.0], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda m: value_at_margin(m, curve), m, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(lambda m: value_at_margin(m, curve), m)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own forward mode
+def test_value_at_margin_differentiates_forward_more_than_once(curve):
+    m = torch.linspace(-6.05, 6.0, 7, dtype=torch.float64)
+
+    def total(each):
+        return value_at_margin(each, curve).sum()
+
+    def slope(each):
+        return curve.slope(each).sum()
+
+    jacfwd, jacrev = torch.func.jacfwd, torch.func.jacrev
+    torch.testing.assert_close(jacfwd(jacfwd(total))(m), jacrev(jacrev(total))(m))
+    third = jacfwd(jacfwd(jacfwd(total)))(m).sum((1, 2))
+    torch.testing.assert_close(third, jacrev(jacrev(slope))(m).sum(1))
 
 
 def test_weight_at_margin_has_no_gradient(curve):

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
+from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 import imae
@@ -14,6 +15,8 @@ from imae.curves import CCE, CURVES, DM, GCE, IMAE, MAE, Focal, FromWeight, Scal
 from imae.errors import ArgumentError
 from imae.losses import (
     AGCELoss,
+    BoundedLogits,
+    CappedLogits,
     CCELoss,
     CurveLoss,
     DFTLoss,
@@ -200,6 +203,18 @@ def assert_compiles(module, **options):
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_compiles_whole(module, dynamic):
     assert_compiles(module, dynamic=dynamic, backend="aot_eager")
+
+
+@TORCH_WARNS
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize(
+    "module", [IMAELoss(8.0, cap=0.75), CappedLogits(0.75), BoundedLogits(5.0)], ids=repr
+)
+def test_limits_compile_whole_with_a_number_that_may_change(module):
+    def loss(logits, target):
+        return module(logits, target) if isinstance(module, IMAELoss) else module(logits)
+
+    assert_compiles(loss, dynamic=True, backend="eager")
 
 
 @pytest.mark.slow  # a C++ compiler runs; the default tests compile to aot_eager
@@ -397,12 +412,12 @@ def gradient_of_parameter(curve, *, compiled=False, **options):
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("curve", [IMAE, lambda T: Sum((CCE(), Scale(IMAE(T), 0.5)))])
 def test_a_parameter_of_the_curve_is_trained(curve, compiled):
-    of_T, of_logits = gradient_of_parameter(curve, compiled=compiled)
+    loss_at, of_logits = gradient_of_parameter(curve, compiled=compiled)
     step = 1e-3
     above, below = (
         curve_loss(LOGITS.double(), TARGET, curve(2.0 + sign * step)) for sign in (1, -1)
     )
-    torch.testing.assert_close(of_T.double(), (above - below) / (2 * step), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(loss_at.double(), (above - below) / (2 * step), rtol=1e-4, atol=1e-6)
     _, expected = with_gradient(CurveLoss(curve(2.0)))
     torch.testing.assert_close(of_logits, expected)
 
@@ -415,6 +430,28 @@ def test_a_parameter_of_the_curve_moves_and_is_saved_with_the_module():
     assert module.double().curve.T.dtype == torch.float64
     twin = copy.deepcopy(module)
     assert next(twin.parameters()) is twin.curve.T
+
+
+@pytest.mark.parametrize("curve", [IMAE, lambda T: Sum((CCE(), Scale(IMAE(T), 0.5)))])
+def test_a_parameter_of_the_curve_may_be_replaced(curve):
+    module = CurveLoss(curve(torch.nn.Parameter(torch.tensor(8.0))))
+    expected = CurveLoss(curve(1.0))(LOGITS, TARGET)
+    one = {"parameter_0": torch.tensor(1.0)}
+    torch.testing.assert_close(functional_call(module, one, (LOGITS, TARGET)), expected)
+
+    def loss_at(T):
+        return functional_call(module, {"parameter_0": T}, (LOGITS, TARGET))
+
+    T = torch.tensor(1.0)
+    step = 1e-2
+    torch.testing.assert_close(
+        torch.func.grad(loss_at)(T),
+        (loss_at(T + step) - loss_at(T - step)) / (2 * step),
+        rtol=1e-3,
+        atol=0,
+    )
+    module.load_state_dict(one, assign=True)
+    torch.testing.assert_close(module(LOGITS, TARGET), expected)
 
 
 @pytest.mark.parametrize("module", TRANSFORMED, ids=without_address)

@@ -71,6 +71,34 @@ def test_a_model_that_is_too_sure_or_not_sure_enough_is_corrected(power):
     assert estimate.temperature == pytest.approx(1 / power, rel=0.35)
 
 
+@pytest.mark.parametrize("calibrate", [True, False])
+@pytest.mark.parametrize(
+    "row", [[0.1] * 10, [0.5, 0.3, 0.2], [0.5, 0.5]], ids=["even", "prior", "two"]
+)
+def test_the_same_probabilities_for_all_rows_say_nothing_of_the_rate(row, calibrate):
+    given = seeded(0).integers(0, len(row), 1000)
+    estimate = estimate_noise_rate(np.tile(row, (1000, 1)), given, calibrate=calibrate)
+    assert (estimate.low, estimate.high) == (0, 1)
+
+
+@pytest.mark.parametrize("noise", [1e-8, 1e-6, 1e-4, 1e-3])
+def test_probabilities_that_are_almost_the_same_for_all_rows_say_almost_nothing(noise):
+    generator = seeded(1)
+    weights = np.exp(noise * generator.standard_normal((1000, 3)))
+    given = generator.integers(0, 3, 1000)
+    estimate = estimate_noise_rate(weights / weights.sum(axis=1, keepdims=True), given)
+    assert (estimate.low, estimate.high) == pytest.approx((0, 1), abs=0.01)
+
+
+def test_two_classes_that_no_row_tells_apart_leave_the_rate_open():
+    probabilities, true = overlapping(1000, 2, 3, seed=1)
+    half = probabilities[:, 1:] / 2
+    generator = seeded(2)
+    given = np.where(true == 1, 1 + generator.integers(0, 2, 1000), 0)
+    estimate = estimate_noise_rate(np.hstack([probabilities[:, :1], half, half]), given)
+    assert (estimate.low, estimate.high) == (0, 1)
+
+
 def test_a_higher_level_is_a_wider_interval():
     probabilities, true = overlapping(300, 3, 3, seed=2)
     given = symmetric(true, rate=0.3, num_classes=3, seed=1).labels
@@ -163,6 +191,7 @@ def test_quantiles_outside_are_refused(quantile):
         ({"level": 0.0}, r"level must be in \(0, 1\)"),
         ({"level": 1.0}, r"level must be in \(0, 1\)"),
         ({"strata": 0}, "strata must be at least 1"),
+        ({"strata": 5}, "strata must be at most the 1 rows"),
     ],
 )
 def test_options_outside_are_refused(options, message):

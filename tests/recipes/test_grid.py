@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -48,7 +49,7 @@ def test_runs_are_done_once_and_a_failure_is_told_at_the_end(recipe, tmp_path):
     said = []
     jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings={})[:3]
     run_jobs(jobs[:2], say=said.append)
-    assert sum("ended after" in line for line in said) == 2
+    assert sum(bool(re.search(r"ended after [\d.]+ (ms|s)\b", line)) for line in said) == 2
     times = [RunFolder(job.config.out).result()["seconds"] for job in jobs[:2]]
     bad = jobs[2].config.model_copy(
         update={"train": jobs[2].config.train.model_copy(update={"batch_size": 1000})}
@@ -98,10 +99,10 @@ def test_a_crash_in_one_run_does_not_end_the_others(recipe, tmp_path, monkeypatc
     jobs = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings={})[:3]
     real = job_module.train
 
-    def train(config, *, show):
+    def train(config, **options):
         if config.out == jobs[0].config.out:
             raise RuntimeError("no more\nmemory")
-        return real(config, show=show)
+        return real(config, **options)
 
     monkeypatch.setattr(job_module, "train", train)
     with pytest.raises(ImaeError, match=f"1 of 3 runs failed: {jobs[0].name}: RuntimeError: no"):
@@ -118,7 +119,7 @@ def test_runs_that_fail_for_one_reason_are_told_together(recipe, tmp_path):
 
 
 def test_a_stopped_grid_says_how_to_go_on(recipe, tmp_path, monkeypatch):
-    def stopped(config, *, show):  # noqa: ARG001
+    def stopped(config, **options):  # noqa: ARG001
         raise Stopped("stopped after step 3", 130)
 
     monkeypatch.setattr(job_module, "train", stopped)

@@ -26,7 +26,7 @@ def test_the_clean_cells_have_known_truth_and_a_small_t():
 
 def test_features_of_cifar10_have_every_method_under_every_noise():
     by_name = configs("cifar10", "features")
-    assert len(by_name) == 6 * len(METHODS)
+    assert len(by_name) == 6 * (len(METHODS) + 1)  # trimming also with IMAE
     assert by_name["60-gce"].noise == "symmetric:0.6"
     assert by_name["asymmetric40-gce"].noise == "cifar10_asymmetric:0.4"
     assert by_name["0-imae"].method.arguments == {"T": 0.5}
@@ -51,7 +51,7 @@ def test_the_noise_trades_classes_within_a_coarse_class():
 
 def test_every_method_of_the_table_at_every_rate():
     by_name = configs("cifar100_symmetric")
-    assert len(by_name) == 56
+    assert len(by_name) == 60
     assert by_name["60-d2l"].noise == "symmetric:0.6"
     assert {config.model.name for config in by_name.values()} == {"resnet44"}
 
@@ -107,6 +107,7 @@ def test_each_candidate_alone_and_together_and_other_sizes():
         "normalised-saturated-4",
         "normalised-bounded-16",
         "normalised-bounded-8",
+        "authors",
     }
 
 
@@ -144,8 +145,31 @@ def test_trimming_with_imae_is_a_row_beside_trimming():
         "loss": "imae:T=8",
         "normalize": "batch",
         "bound": 5.0,
+        "warm_up": 0.5,
     }
     assert imae.model_copy(update={"method": plain.method}) == plain
+
+
+def test_trimming_with_imae_is_tried_on_features_too():
+    by_name = configs("cifar10", "features")
+    for case in ("20", "40", "80", "asymmetric40"):
+        arguments = by_name[f"{case}-trimmed_imae"].method.arguments
+        assert (arguments["loss"], arguments["warm_up"]) == ("imae:T=8", 0.5)
+        assert arguments["keep"] == by_name[f"{case}-trimmed"].method.arguments["keep"]
+
+
+def test_the_form_of_the_authors_code_is_in_the_tables_about_imae():
+    by_name = configs("t_ablation")
+    for rate in (0, 40):
+        for T in (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.0):
+            method = by_name[f"{rate}-imae_authors-{T:g}"].method
+            assert (method.name, method.arguments) == ("imae_authors", {"T": T})
+    authors = configs("stability")["authors"]
+    assert (authors.method.name, authors.method.arguments) == ("imae_authors", {"T": 8.0})
+
+
+def test_derivative_manipulation_has_the_lambda_of_the_comment():
+    assert configs("cifar100_symmetric")["40-dm"].method.arguments == {"lam": 2.0}
 
 
 def test_every_t_of_the_paper_is_there_on_clean_and_noisy_labels():

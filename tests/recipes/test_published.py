@@ -23,6 +23,7 @@ RECIPES = (
         ("cifar100_symmetric", "40-imae", "best", 54.7),
         ("cifar100_symmetric", "0-cce", "final", 70.0),
         ("cifar100_symmetric", "60-d2l", "from D2L", 42.3),
+        ("cifar100_symmetric", "60-dm", "unpublished", 43.7),
         ("cifar100_asymmetric", "40-imae", "final", 63.3),
         ("clothing1m", "joint_optim", "from Joint Optim.", 72.2),
         ("optimisers", "adam-0.005-1-imae", "final", 78.6),

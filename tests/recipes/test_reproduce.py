@@ -81,7 +81,7 @@ def test_a_folder_with_runs_needs_resume_and_goes_on(done):
         budget="tiny",
         out=done,
         settings=SETTINGS,
-        only=["printed", "bounded"],
+        only=["printed", "normalised-saturated"],
         is_resumed=True,
         say=said.append,
     )
@@ -136,19 +136,19 @@ def test_mistakes_are_refused_before_anything_is_written(tmp_path):
 def test_runs_that_fail_leave_the_others_in_the_table(tmp_path, monkeypatch):
     real = job_module.train
 
-    def train(config, *, show):
-        if "bounded" in config.out:
+    def train(config, **options):
+        if "authors" in config.out:
             raise RuntimeError("no more memory")
-        return real(config, show=show)
+        return real(config, **options)
 
     monkeypatch.setattr(job_module, "train", train)
-    with pytest.raises(ImaeError, match="1 of 2 runs failed: bounded-seed123: RuntimeError"):
+    with pytest.raises(ImaeError, match="1 of 2 runs failed: authors-seed123: RuntimeError"):
         reproduce(
             "stability",
             budget="tiny",
             out=tmp_path,
             settings=SETTINGS,
-            only=["printed", "bounded"],
+            only=["printed", "authors"],
         )
     assert "| as printed |" in (tmp_path / "table.md").read_text()
 

@@ -1,6 +1,6 @@
 import pytest
 
-from imae.curves import CCE, MAE
+from imae.curves import CCE, IMAE, MAE
 from imae.recipes.tables.weights import cells, finish, gradients, printed, variances
 
 
@@ -21,7 +21,22 @@ def test_nothing_is_trained_and_the_table_and_figures_are_written(tmp_path):
     summary = (tmp_path / "summary.md").read_text()
     assert summary.count("| yes |") == 15
     assert "NO" not in summary
+    assert summary.startswith(
+        "| Loss | p_y | dL/dp_y | dL/dp_j | dp_y/dz_y | dp_y/dz_j | dL/dz_y |"
+    )
     assert b"logits z" in (tmp_path / "pipeline.svg").read_bytes()
+
+
+@pytest.mark.parametrize(("name", "curve"), [("cce", CCE()), ("mae", MAE()), ("imae-8", IMAE())])
+def test_every_cell_of_the_summary_is_what_autograd_gives(name, curve):
+    found, paper = gradients(curve, 0.3), printed(name, 0.3)
+    assert len(found) == len(paper) == 8
+    assert found == pytest.approx(paper, rel=1e-9)
+    by_p, by_other_p, own, cross, by_label, by_other, by_others, weight = found
+    assert by_other_p == 0
+    assert (own, cross) == pytest.approx((0.3 * 0.7, -0.3 * 0.175))
+    assert (by_label, by_other) == pytest.approx((by_p * own, by_p * cross))
+    assert weight == pytest.approx(by_others - by_label)
 
 
 def test_a_wrong_formula_would_be_seen():

@@ -176,6 +176,11 @@ def test_a_result_that_contradicts_the_history_is_refused(folder):
         ('{"step": "3"}', "must have a step after 0, got '3'"),
         ('{"step": 1}\n{"step": 1}', "line 2: must have a step after 1, got 1"),
         ('{"step": 1, "test_accuracy": "high"}', "test_accuracy must be a number, got 'high'"),
+        (
+            '{"step": 1, "validation_accuracy": 7}',
+            r"validation_accuracy must be in \[0, 1\], got 7",
+        ),
+        ('{"step": 1, "train_loss": 1e999}', "train_loss must be a finite number, got inf"),
     ],
 )
 def test_a_history_of_another_program_is_refused(folder, line, message):
@@ -230,3 +235,22 @@ def test_a_damaged_line_of_the_history_is_named(folder):
         file.write("[]\n")
     with pytest.raises(DataError, match=r"history\.jsonl, line 2: must hold a JSON object"):
         folder.history()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"class_names": ["b", "a"]}, "its classes are not those of labels"),
+        ({"class_names": ["a", "a"]}, "its classes are not those of labels"),
+        ({"content": ["a"]}, "content must be a JSON object"),
+        ({"annotations": "a"}, "annotations must be a JSON object"),
+    ],
+)
+def test_a_preparation_that_contradicts_the_labels_is_refused(folder, change, message):
+    names = ["a", "b"]
+    folder.write_labels(RunLabels(np.array(["1", "2"]), np.array([0, 1]), np.array(names)))
+    folder.write_preparation({"class_names": names})
+    assert folder.preparation() == {"class_names": names}
+    folder.write_preparation({"class_names": names, **change})
+    with pytest.raises(DataError, match=message):
+        folder.preparation()

@@ -52,6 +52,12 @@ BAD_LABELS = {
     "ids": FINE | {"row_ids": IDS[:2]},
     "dimensions": FINE | {"given": GIVEN[None]},
     "numbers for names": FINE | {"class_names": GIVEN},
+    "label above the classes": FINE | {"given": np.array([0, 1, 7])},
+    "negative label": FINE | {"given": np.array([0, -1, 1])},
+    "true label above the classes": FINE | {"clean": np.array([0, 1, 7])},
+    "no classes": FINE | {"class_names": NAMES[:0]},
+    "class twice": FINE | {"class_names": np.repeat(NAMES[:1], len(NAMES))},
+    "row twice": FINE | {"row_ids": IDS[[0, 1, 1]]},
 }
 
 
@@ -63,3 +69,60 @@ def test_bad_labels_are_named(folder, arrays):
     with pytest.raises(DataError, match=r"labels\.npz: ") as caught:
         folder.labels()
     assert "\n" not in str(caught.value)
+
+
+HELD = {"row_ids": np.array(["h1", "h2"]), "given": np.array([0, 1]), "class_names": NAMES}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (HELD | {"given": np.array([0, 9])}, "given of row 'h2' is 9, outside"),
+        (HELD | {"given": np.array([0])}, "must be of one length"),
+        (HELD | {"class_names": NAMES[::-1]}, "its classes are not those of labels.npz"),
+        (HELD | {"row_ids": np.array([IDS[1], "h2"])}, f"row {str(IDS[1])!r} is held out and"),
+    ],
+)
+def test_held_out_labels_that_contradict_the_others_are_named(folder, arrays, message):
+    np.savez(folder.path / "labels.npz", **FINE)
+    np.savez(folder.path / "held_labels.npz", **HELD)
+    assert len(folder.held_labels().given) == 2
+    np.savez(folder.path / "held_labels.npz", **arrays)
+    with pytest.raises(DataError, match=rf"held_labels\.npz: .*{message}"):
+        folder.held_labels()
+
+
+def test_rows_with_a_planted_label_are_held_out_under_the_given_one(folder):
+    planted = np.array([False, True, False])
+    np.savez(folder.path / "labels.npz", **FINE, planted=planted)
+    np.savez(folder.path / "held_labels.npz", **HELD | {"row_ids": np.array([IDS[1], "h2"])})
+    assert folder.held_labels().row_ids.tolist() == [IDS[1], "h2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"predicted": np.array([0, 1, 99], np.int32)}, "predicted class 99 is outside"),
+        ({"predicted": np.array([0, -2, 1], np.int32)}, "predicted class -2 is outside"),
+        ({"margin": np.full(3, np.nan, np.float32)}, "has a margin for no row"),
+        ({"margin": np.ones(2), "predicted": np.ones(2, int), "weight": np.ones(2)}, "has 2 rows"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["epoch", "held"])
+def test_dynamics_that_contradict_the_labels_are_named(folder, change, message, kind):
+    np.savez(folder.path / "labels.npz", **FINE)
+    ids = np.array(["h1", "h2", "h3"])
+    np.savez(folder.path / "held_labels.npz", **FINE | {"row_ids": ids})
+    (folder.path / "dynamics").mkdir()
+    fine = {
+        "margin": np.array([1, np.nan, 2], np.float32),
+        "predicted": np.array([0, -1, 1], np.int32),
+        "weight": np.ones(3, np.float32),
+    }
+    path = folder.path / "dynamics" / f"{kind}-00001.npz"
+    read = folder.dynamics if kind == "epoch" else folder.held_dynamics
+    np.savez(path, **fine)
+    assert len(read(1).margin) == 3
+    np.savez(path, **fine | change)
+    with pytest.raises(DataError, match=rf"{kind}-00001\.npz: .*{message}"):
+        read(1)

@@ -33,17 +33,26 @@ def test_the_verdict_names_the_best_method_and_its_lead(methods):
     assert name == "gce"
     gap = 100 * (summary.mean - second)
     text = verdict(methods)
-    assert text.startswith(f"gce ends highest: {100 * summary.mean:.1f}% of the test rows right")
-    assert f"{gap:.1f} points above cce" in text
+    share = f"{100 * summary.mean:.1f}%"
+    assert text.startswith(
+        f"gce ends highest: it predicts {share} of the test rows right, {gap:.1f} points above cce"
+    )
     assert "and memorised" in text
 
 
 def test_without_test_rows_held_out_labels_decide(make_run):
     rows = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.5}]
     run = read_run(make_run("a", rows=rows, truth=False))
-    assert verdict({"cce": [run]}).startswith("cce predicts 50.0% of held-out given labels, some")
+    share = "of the held-out given labels (some of which may be wrong)"
+    assert verdict({"cce": [run]}) == f"cce predicts 50.0% {share}."
+    worse = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.4}]
+    other = read_run(make_run("b", method="gce", rows=worse, truth=False))
+    assert (
+        verdict({"cce": [run], "gce": [other]})
+        == f"cce ends highest: it predicts 50.0% {share}, 10.0 points above gce."
+    )
     (held, count) = large_numbers({"cce": [run]}, RunFolder(run.folder).labels())
-    assert (held.text, held.label) == ("50.0%", "held-out given labels right, cce")
+    assert (held.text, held.label) == ("50.0%", "held-out given labels predicted, cce")
     assert (count.text, count.label) == ("400", "training rows")
 
 

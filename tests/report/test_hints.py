@@ -57,7 +57,10 @@ def test_a_method_that_was_still_rising_is_pointed_out(read):
     runs = [read("a", rows=FLAT), read("b", method="gce", rows=history(0.1, 0.15, 0.3))]
     first, second = table(runs).rows
     assert first.notes == ()
-    assert second.notes[0].startswith("accuracy was still rising when training ended: train longer")
+    rising = "accuracy was still rising when training ended: train longer"
+    assert second.notes == (f"{rising} (robust losses learn more slowly than cross entropy)",)
+    (plain,) = table([read("c", rows=history(0.1, 0.15, 0.3))]).rows
+    assert plain.notes == (rising,)
 
 
 def test_a_constant_prediction_is_pointed_out(read, make_run):
@@ -88,7 +91,7 @@ def test_without_test_rows_the_best_by_held_out_labels_is_named(read):
     # 400 rows were trained on, so 44 held out: sqrt(0.75 * 0.25 / 44) = 6.5 points.
     assert notes == (
         "best on held-out given labels: gce (75.0, standard error 6.5; within it: imae). "
-        "Some given labels may be wrong, so all true accuracies are higher",
+        "Some given labels may be wrong, so these are not true accuracies",
     )
     assert notes[0][1:] in render(runs)
 

@@ -215,6 +215,29 @@ def test_a_test_accuracy_is_chosen_by_held_out_rows_alone(make_run, held_out, sh
     row = dict(zip(headings, cells, strict=False))
     assert row["Last test"] == "50.0"
     assert row.get("Chosen test") == shown  # a column without a number is not there
+    assert ("“Chosen test” is" in runs) == (shown is not None)
+
+
+def test_the_head_names_every_data_set_and_counts_methods_once(make_run):
+    labels = {"data": {"name": "photos", "labels": "made/fixed.csv"}}
+    runs = [
+        read_run(make_run("a", data="tumours.csv", noise=None)),
+        read_run(make_run("b", noise=None, extra=labels)),
+        read_run(make_run("c")),
+    ]
+    page = render(runs)
+    assert "<h1>tumours.csv, photos and digits: training" in page
+    assert re.search(r"<title>imae report: tumours.csv, photos and digits\b", page)
+    assert "3 runs of 1 method in 3 settings" in page
+    headings = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    assert headings == [
+        "tumours.csv, no noise added, small_cnn",
+        "photos, labels from fixed.csv, small_cnn",
+        "digits, noise symmetric:0.4, small_cnn",
+        "Runs",
+    ]
+    many = [read_run(make_run(name, data=name)) for name in ("p", "q", "r", "s", "t")]
+    assert "<h1>p, q, r and 2 more: training" in render(many)
 
 
 def test_a_run_under_way_says_how_far_it_is(make_run):

@@ -24,7 +24,7 @@ def test_no_noise_has_a_name(make_run):
 
 def test_a_file_of_labels_stands_for_noise(make_run):
     folder = make_run(noise=None, extra={"data": {"name": "digits", "labels": "made/noisy.csv"}})
-    assert read_run(folder).noise == "labels noisy.csv"
+    assert read_run(folder).noise == "labels from noisy.csv"
 
 
 def test_a_network_chosen_by_the_program_has_a_name(make_run):

@@ -41,6 +41,13 @@ def test_text_states_once_what_all_rows_share(shown):
     assert "imae:T=8" in text
 
 
+def test_text_says_that_no_noise_was_added_not_that_there_is_none(make_run):
+    runs = [read_run(make_run("a", noise=None, finished=False))]
+    text = as_text(table(runs), width=200)
+    assert text.startswith("data digits, no noise added, network small_cnn,")
+    assert "digits, no noise added, small_cnn, cce: 1 running" in text
+
+
 def test_text_keeps_what_differs(make_run):
     runs = [read_run(make_run("a")), read_run(make_run("b", model="mlp"))]
     text = as_text(table(runs), width=200)

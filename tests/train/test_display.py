@@ -33,6 +33,22 @@ def test_the_bar_shows_lines_as_they_are(capsys):
     assert "imae: [red] must not be missed" in captured.err
 
 
+@pytest.mark.parametrize("kind", [BarDisplay, LineDisplay])
+def test_what_was_told_about_the_data_is_not_told_again(capsys, kind):
+    told = set()
+    kind(told=told).read("60 rows", ["a note"])
+    kind(told=told).read("60 rows", ["a note", "another"])
+    assert capsys.readouterr().err == "imae: 60 rows\nimae: a note\nimae: another\n"
+    kind().read("60 rows", [])
+    assert capsys.readouterr().err == "imae: 60 rows\n"
+
+
+def test_the_quiet_display_shows_notes_on_the_data_unless_told_not_to(capsys):
+    QuietDisplay().read("60 rows", ["a note"])
+    QuietDisplay(has_notes=False).read("60 rows", ["a note"])
+    assert capsys.readouterr().err == "imae: a note\n"
+
+
 def test_a_log_gets_a_line_a_minute(capsys):
     now = 0.0
     display = LineDisplay(clock=lambda: now)

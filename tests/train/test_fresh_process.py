@@ -3,7 +3,8 @@ import os
 
 import pytest
 
-from imae.train.processes import fresh_context, fresh_process
+from imae.errors import ImaeError
+from imae.train.processes import fresh_context, fresh_process, start
 
 
 @pytest.fixture
@@ -47,3 +48,28 @@ def test_each_is_a_process_of_its_own_and_all_come_from_one_that_has_loaded_much
     assert first == again
     assert first[0] != os.getpid()
     assert first[1]
+
+
+class Starting:
+    """A process that can be started only after so many attempts."""
+
+    def __init__(self, failures, error=EOFError):
+        self.left, self.error = failures, error
+
+    def start(self):
+        if self.left:
+            self.left -= 1
+            raise self.error
+
+
+def test_a_start_that_meets_the_end_of_the_server_is_tried_again():
+    process = Starting(1)
+    start(process)
+    assert process.left == 0
+    start(Starting(1, ConnectionResetError))
+
+
+@pytest.mark.parametrize(("failures", "error"), [(2, EOFError), (1, BlockingIOError(11, "limit"))])
+def test_a_process_that_cannot_be_started_is_one_line(failures, error):
+    with pytest.raises(ImaeError, match=r"could not be started \((EOFError|.*limit)\)"):
+        start(Starting(failures, error))

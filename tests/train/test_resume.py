@@ -1,16 +1,19 @@
 """Runs that are continued: on the same data only, lengthened, or stopped early."""
 
 import os
+import re
 import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import Run, resume, train
+from imae.train.display import Display
 from imae.train.dynamics import changed_share, closing_hints, label_wave
-from imae.train.run import load_tensors
+from imae.train.run import list_checkpoints, load_tensors, save_tensors
 
 
 @pytest.fixture
@@ -36,6 +39,107 @@ def test_other_content_of_any_part_is_refused(interrupted, arrays, part, key):
     change(arrays, part, key)
     with pytest.raises(DataError, match="the data is not what this run was started on"):
         resume(interrupted.path)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_other_true_labels_are_refused(interrupted, arrays, part):
+    change(arrays, part, "clean_labels")
+    with pytest.raises(DataError, match=r"the true labels .*differ"):
+        resume(interrupted.path)
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "people.csv"
+    days = [f"{1 + row % 28:02d}/03/2024,{2 - row % 2},{row % 2}" for row in range(60)]
+    path.write_text("when,weight,label\n" + "\n".join(days) + "\n")
+    return path
+
+
+@pytest.fixture
+def interrupted_table(table, configure):
+    content = {"data": {"name": str(table), "options": {}}, "model": {"name": "mlp"}}
+    run = train(configure(**content, train={"epochs": 1}))
+    (run.path / "result.json").unlink()
+    return run
+
+
+@pytest.mark.parametrize(("weight", "other"), [("1,1", "7,1"), (",weight", ",split")])
+def test_other_weights_are_refused(interrupted_table, table, weight, other):
+    text = table.read_text().replace(weight, other)
+    table.write_text(re.sub(",[12],", ",train,", text) if other == ",split" else text)
+    with pytest.raises(DataError, match="the weights of the train part differ"):
+        resume(interrupted_table.path)
+
+
+def test_a_run_of_an_earlier_version_is_resumed(interrupted_table):
+    stored = interrupted_table.folder.preparation()
+    del stored["annotations"]
+    assert stored["preparation"]["encoding"][0].pop("date_format") == "%d/%m/%Y"
+    interrupted_table.folder.write_preparation(stored)
+    assert resume(interrupted_table.path).result is not None
+
+
+CHANGES = {
+    "no seconds": lambda content: content.pop("seconds"),
+    "step as text": lambda content: content.update(step="ten"),
+    "another step": lambda content: content.update(step=content["step"] + 1),
+    "negative step": lambda content: content.update(step=-4),
+    "seconds as text": lambda content: content.update(seconds="x"),
+    "no networks": lambda content: content.update(networks=None),
+    "empty networks": lambda content: content.update(networks={}),
+    "weights that are not finite": lambda content: next(iter(content["networks"].values())).fill_(
+        torch.nan
+    ),
+    "empty optimiser": lambda content: content.update(optimizer={}),
+    "other shapes in the optimiser": lambda content: content["optimizer"]["state"][0].update(
+        momentum_buffer=torch.zeros(2, 2)
+    ),
+    "another method": lambda content: content.update(method={"matrix": torch.eye(3)}),
+    "other dynamics": lambda content: content.update(dynamics=torch.zeros(4, 3)),
+    "dynamics of no tensor": lambda content: content.update(dynamics=None),
+    "another loss": lambda content: content.update(loss=torch.zeros(7)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_checkpoint_that_does_not_fit_is_one_line_and_the_one_before_is_taken(configure, change):
+    run = train(configure(train={"epochs": 2}, optimizer={"name": "momentum"}))
+    result = run.result
+    (run.path / "result.json").unlink()
+    _, newest = list_checkpoints(run.folder.checkpoints)
+    content = load_tensors(newest)
+    change(content)
+    save_tensors(newest, content)
+    said = Said()
+    again = resume(run.path, display=said)
+    assert re.search(
+        r"step-\d+\.pt: does not fit this run \(.*\); trying the checkpoint before it$",
+        said.lines[0],
+    )
+    assert again.result["final"]["train_loss"] == result["final"]["train_loss"]
+
+
+def test_a_run_whose_checkpoints_all_do_not_fit_is_not_started_anew(configure):
+    run = train(configure(train={"epochs": 2}, method={"name": "imae_capped"}))
+    (run.path / "result.json").unlink()
+    config = run.folder.config()
+    config["method"] = {"name": "gce", "arguments": {}}
+    run.folder.write_config(config)
+    with pytest.raises(DataError, match="no checkpoint fits this run; if its config"):
+        resume(run.path)
+    assert len(run.folder.history()) == 2
+
+
+class Said(Display):
+    """Keeps what is said."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def say(self, line):
+        self.lines.append(line)
 
 
 def test_another_statistic_is_refused(interrupted):
@@ -158,5 +262,8 @@ def test_hints_at_the_end_of_a_run():
     first, second = closing_hints(rows, constant, names, epochs=4)
     assert first.startswith("every row is predicted as 'dog'")
     assert second.startswith("accuracy rose from 40.0% to 80.0%")
+    assert second.endswith("train longer: robust losses learn more slowly than cross entropy")
+    plain = closing_hints(rows, constant, names, epochs=4, is_robust=False)[1]
+    assert plain.endswith("in the second half of the run; train longer")
     assert closing_hints(rows, np.array([0, 1], np.int32), names, epochs=40) == []
     assert closing_hints(rows[-1:], None, names, epochs=4) == []

@@ -126,7 +126,41 @@ def test_trials_that_fall_behind_are_stopped(search, monkeypatch):
     monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda self: self.number == 1)
     outcome = search(trials=3)
     assert [each.accuracy is None for each in outcome.trials] == [False, True, False]
-    assert "stopped early" in outcome.page.read_text()
+    assert [each.status for each in outcome.trials] == ["finished", "stopped early", "finished"]
+    assert outcome.page.read_text().count("<td>stopped early</td>") == 1
+
+
+def test_the_first_trial_has_the_defaults_where_the_rate_is_searched_too(search):
+    said = []
+    outcome = search(trials=1, lr=(0.005, 0.2), say=said.append)
+    first = outcome.trials[0].settings
+    assert (first["optimizer.lr"], first["method.arguments.T"]) == (0.05, "auto")
+    assert said[0].startswith("trial 0: loss imae_capped, cap 0.75, T auto, learning rate 0.05: ")
+    outside = search(trials=1, lr=(0.1, 0.2), out="outside")
+    assert outside.trials[0].settings["optimizer.lr"] == 0.1
+
+
+def test_settings_that_were_tried_are_neither_trained_nor_counted_again(search, monkeypatch):
+    trained, train = [], trial_module.train
+    monkeypatch.setattr(
+        trial_module, "train", lambda *given, **more: trained.append(1) or train(*given, **more)
+    )
+    monkeypatch.setattr(trial_module, "_Q", (0.5, 0.8))  # seven values: some are suggested twice
+    said = []
+    method = {"method": {"name": "gce"}, "train": {"steps": 1, "batch_size": 32}}
+    outcome = search(method, trials=5, say=said.append)
+    tried = [each.settings["method.arguments.q"] for each in outcome.trials]
+    assert len(set(tried)) == len(tried) == len(trained) == 5
+    assert any("not trained again" in line for line in said)
+
+
+def test_a_search_ends_when_everything_was_tried(search, monkeypatch):
+    monkeypatch.setattr(trial_module, "_Q", (0.7, 0.7))
+    monkeypatch.setattr(search_module, "_MOST_REPEATED", 2)
+    said = []
+    settings = {"method": {"name": "gce"}, "train": {"steps": 1, "batch_size": 32}}
+    assert len(search(settings, trials=9, say=said.append).trials) == 1
+    assert said[-1] == "the last 2 suggestions were all tried before: the search ends"
 
 
 def test_time_that_is_up_keeps_what_has_finished(search, monkeypatch):
@@ -169,9 +203,17 @@ def test_given_parameters_are_not_searched(search):
     ("options", "said"),
     [
         ({"trials": 0}, "trials must be at least 1, got 0"),
-        ({"minutes": 0}, "minutes must be positive, got 0"),
-        ({"minutes": float("nan")}, "minutes must be positive"),
+        ({"trials": "x"}, "trials must be an integer"),
+        ({"minutes": 0}, "minutes must be"),
+        ({"minutes": float("nan")}, "minutes must be"),
+        ({"minutes": "x"}, "minutes must be"),
         ({"lr": (0.2, 0.1)}, "lr must be a range"),
+        ({"lr": (0.1, float("inf"))}, "lr must be a range"),
+        ({"lr": 0.1}, "lr must be a range"),
+        ({"lr": (1, 2, 3)}, "lr must be a range"),
+        ({"losses": "cce"}, "cce leaves nothing to search"),
+        ({"clean_validation": 5}, "clean_validation must be a path"),
+        ({"storage": 5}, "storage must be the address"),
         ({"losses": ["cce"]}, "cce leaves nothing to search"),
         ({"losses": ["imea"]}, "imea"),
         ({"storage": "postgresql://ann:secret@127.0.0.1:1/x"}, r"ann:\*\*\*@127.0.0.1:1/x"),
@@ -218,6 +260,34 @@ def test_a_search_on_other_data_or_settings_is_refused(search, rows, tmp_path):
     url = f"sqlite:///{tmp_path / 'search' / 'search.db'}"
     with pytest.raises(ArgumentError, match="holds a search with other data"):
         search(trials=1, storage=url, out="moved")
+
+
+def test_other_clean_rows_and_other_parts_are_refused(search, rows):
+    clean = rows.with_name("clean.npz")
+    search(trials=1, clean_validation=clean)
+    content = dict(np.load(clean))
+    np.savez(clean, x=content["x"] + 1, y=content["y"])
+    with pytest.raises(ArgumentError, match="holds a search with other clean labels"):
+        search(trials=2, clean_validation=clean)
+    search(trials=1, out="plain")
+    settings = {"data": {"name": str(rows), "hold_out": 0.3, "balanced": 5}}
+    with pytest.raises(ArgumentError, match="holds a search with other settings"):
+        search(settings, trials=2, out="plain")
+
+
+def test_a_storage_that_cannot_be_used_leaves_no_claim(search):
+    with pytest.raises(ArgumentError, match="cannot be used"):
+        search(trials=1, storage="postgresql://ann@127.0.0.1:1/x")
+    assert len(search({"seed": 6}, trials=1).trials) == 1
+
+
+def test_the_rows_of_a_validation_part_are_counted(search, rows, tmp_path):
+    content = dict(np.load(rows))
+    split = np.array(["train", "train", "validation"] * 30)
+    np.savez(tmp_path / "parts.npz", **content, split=split)
+    outcome = search({"data": {"name": str(tmp_path / "parts.npz")}}, trials=2)
+    assert outcome.best.num_rows == 30
+    assert outcome.standard_error < 0.1
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone(search, tmp_path):

@@ -42,9 +42,8 @@ class Audit:
         fits_no_class: Whether the row seems to belong to no class, shape (N,).
         group: Number of the group of duplicates the row belongs to, shape (N,); -1 for none.
         noise_rate: Estimated share of wrong labels, in [0, 1].
-        noise_rate_low: Lower end of its interval.
-        noise_rate_high: Upper end of its interval, which runs to the share of labels that the
-            network contradicts; see ``imae.audit.calibrate.NoiseModel.interval``.
+        noise_rate_low: Lower end of the range that it may have; not a confidence interval.
+        noise_rate_high: Upper end of that range.
         transition: Estimated chance of each given label, by right label, shape (C, C).
         clean: True labels where they are known, shape (N,); only for evaluation.
 
@@ -59,7 +58,7 @@ class Audit:
         >>> found.order().tolist(), found.mask().tolist(), found.rows()[0]["suggested"]
         ([1, 0], [True, False], 'cat')
         >>> found
-        Audit(2 rows, 2 classes: about 40.0% of the labels are wrong (interval 20.0% to 60.0%),
+        Audit(2 rows, 2 classes: about 40.0% of the labels are wrong (range 20.0% to 60.0%),
         1 rows flagged)
     """
 
@@ -86,7 +85,7 @@ class Audit:
         rate, low, high = (f"{100 * getattr(self, name):.1f}%" for name in _RATES)
         return (
             f"Audit({len(self)} rows, {len(self.class_names)} classes: about {rate} of the labels "
-            f"are wrong (interval {low} to {high}), {int(self.is_flagged.sum())} rows flagged)"
+            f"are wrong (range {low} to {high}), {int(self.is_flagged.sum())} rows flagged)"
         )
 
     def order(self) -> NDArray[np.int64]:

@@ -61,6 +61,8 @@ def predict(
             Run(run, model=model), data, which=which, root=root, progress=show
         )
     save_predictions(predictions, out, overwrite=overwrite)
+    for note in predictions.notes:
+        typer.echo(printable(note), err=True)
     counts = np.bincount(predictions.labels, minlength=len(predictions.class_names))
     most = [each for each in np.argsort(-counts, kind="stable") if counts[each] > 0]
     shown = [

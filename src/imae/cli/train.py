@@ -148,14 +148,24 @@ def _train(content: dict[str, Any], *, dry_run: bool) -> None:
     _report(run.path, run.result)
 
 
+_COLUMNS = 100  # of a table that --dry-run lists
+
+
 def _show_plan(config: Any) -> None:
     from imae.train.loop import plan
 
     planned = plan(config)
+    console = Console()
+    if planned.columns:
+        columns = Table("column", "used as", title="What would be read")
+        for name, use in planned.columns[:_COLUMNS]:
+            columns.add_row(escape(name), escape(use))
+        print_table(columns, console)
+        if len(planned.columns) > _COLUMNS:
+            typer.echo(f"and {len(planned.columns) - _COLUMNS} more columns")
     table = Table("setting", "value", title="What would run")
     for key, value in planned.settings.items():
         table.add_row(key, escape(value))
-    console = Console()
     print_table(table, console)
     console.print(
         f"{planned.num_rows} rows to train on, {planned.num_parameters:,} parameters, "
@@ -280,17 +290,16 @@ def tune(
 
 
 def _show(outcome: "Outcome") -> None:
-    from imae.tune.outcome import short
+    from imae.tune.outcome import setting_words
 
-    table = Table("trial", "settings", "clean labels" if outcome.is_clean else "held-out labels")
+    measured = "clean labels" if outcome.is_clean else "held-out labels"
+    table = Table("trial", "settings", measured, "status")
     ranked = sorted(outcome.trials, key=lambda each: (-(each.accuracy or 0), each.number))
     for trial in dict.fromkeys([outcome.chosen, *ranked[:_SHOWN]]):
-        words = [
-            f"{key.rpartition('.')[2]} {short(value)}" for key, value in trial.settings.items()
-        ]
         mark = " (chosen)" if trial is outcome.chosen else ""
-        accuracy = "stopped early" if trial.accuracy is None else f"{trial.accuracy:.1%}"
-        table.add_row(f"{trial.number}{mark}", ", ".join(words), accuracy)
+        accuracy = "-" if trial.accuracy is None else f"{trial.accuracy:.1%}"
+        words = setting_words(trial.settings)
+        table.add_row(f"{trial.number}{mark}", words, accuracy, trial.status)
     print_table(table)
     for line in outcome.lines():
         typer.echo(line)

@@ -1,5 +1,6 @@
 """Curves: losses that see the softmax only through the label's probability, and their sums."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import Self
 
 from imae.errors import ArgumentError, check_interval
 
@@ -65,6 +67,27 @@ class Curve(ABC):
                     yield part
                 elif isinstance(part, Curve):
                     yield from part.tensors()
+
+    def with_tensors(self, tensors: Iterator[Tensor]) -> Self:
+        """The same curve with other tensors, in the order of ``tensors``, taken unchecked.
+
+        Examples:
+            >>> from imae.curves import IMAE
+            >>> Scale(IMAE(torch.tensor(8.0)), 0.5).with_tensors(iter([torch.tensor(4.0)]))
+            Scale(curve=IMAE(T=tensor(4.)), factor=0.5)
+        """
+
+        def renewed(part: object) -> object:
+            if isinstance(part, Curve):
+                return part.with_tensors(tensors)
+            return next(tensors) if isinstance(part, Tensor) else part
+
+        other = copy.copy(self)
+        for field in fields(self):  # type: ignore[arg-type]  # leaves are dataclasses
+            value = getattr(self, field.name)
+            new = tuple(map(renewed, value)) if isinstance(value, tuple) else renewed(value)
+            object.__setattr__(other, field.name, new)
+        return other
 
     def weight(self, p: Tensor) -> Tensor:
         """Weight of an example whose label has probability ``p``, element by element.

@@ -1,6 +1,7 @@
 """Columns of a file, and which of them means what."""
 
 import difflib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,13 +24,15 @@ class ColumnFile(ABC):
     Args:
         path: The file.
         names: Names of its columns.
+        decimal: What a number may have in place of its point.
 
     Raises:
         DataError: If a column has no name or two have one.
     """
 
-    def __init__(self, path: Path, names: Sequence[str]) -> None:
+    def __init__(self, path: Path, names: Sequence[str], decimal: str = ".") -> None:
         self.path = path
+        self.decimal = decimal
         self.names = tuple(names)
         for position, name in enumerate(self.names):
             if not name.strip():
@@ -58,6 +61,25 @@ class ColumnFile(ABC):
             DataError: If the file is damaged.
         """
 
+    def place(self, row: int) -> str:
+        """Where the row of this number, counted from 0, is in the file, for messages."""
+        return f"{self.path}: row {row} (counted from 0)"
+
+
+def as_number(cell: str, decimal: str = ".") -> float:
+    """The number that a cell holds.
+
+    Raises:
+        ValueError: If it holds none.
+
+    Examples:
+        >>> as_number("17,5", decimal=","), as_number("1e3")
+        (17.5, 1000.0)
+    """
+    if decimal != "." and _DECIMAL_COMMA.fullmatch(cell.strip()):
+        cell = cell.replace(decimal, ".")
+    return float(cell)
+
 
 def first_unfit(numbers: NDArray[Any]) -> int | None:
     """Position of the first number that is NaN, infinite or too large for float32, if any is.
@@ -71,6 +93,7 @@ def first_unfit(numbers: NDArray[Any]) -> int | None:
     return None if is_finite.all() else int(is_finite.argmin())
 
 
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 LABEL_NAMES = ("label", "labels", "target", "y")
 ID_NAMES = ("row_id", "id")
 
@@ -98,9 +121,18 @@ class Roles:
         named = (self.label, self.row_id, self.clean_label, self.split, self.path, self.text)
         return [name for name in named if name is not None]
 
-    def numbers(self) -> list[str]:
-        """Columns that are read as numbers, the weight last."""
-        return [*self.features, *([] if self.weight is None else [self.weight])]
+    def uses(self) -> dict[str, str]:
+        """What each column other than the features is used as, by its name."""
+        used = {
+            self.label: "label",
+            self.row_id: "row id",
+            self.clean_label: "true label, not trained on",
+            self.split: "part of the data",
+            self.weight: "weight of the row",
+            self.path: "path of an image",
+            self.text: "text",
+        }
+        return {name: use for name, use in used.items() if name is not None}
 
 
 def find_roles(
@@ -209,11 +241,15 @@ def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> 
 
 
 def listing(names: Sequence[str]) -> str:
-    """The first few names, for messages.
+    """The names, of many the first and the last few, for messages.
 
     Examples:
         >>> listing(["age", "height"])
         "'age', 'height'"
+        >>> listing("abcdefghijk")
+        "'a', 'b', 'c', 'd', 'e', ..., 'i', 'j', 'k'"
     """
-    shown = [repr(name[:40]) for name in names[:8]]
-    return ", ".join(shown) + (", ..." if len(names) > 8 else "") if shown else "none"
+    shown = [repr(name if len(name) <= 40 else name[:39] + "…") for name in names]
+    if len(shown) > 8:
+        shown[5:-3] = ["..."]
+    return ", ".join(shown) or "none"

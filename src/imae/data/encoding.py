@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, final
@@ -12,16 +12,33 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae.data.columns import CellError
+from imae.data.columns import CellError, as_number, listing
 from imae.data.split import Inputs, hash_rows
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, DataError
 
-MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "missing"})
+MISSING = frozenset(
+    {"", "?", "-", "--", ".", "na", "n/a", "n.a.", "#n/a", "<na>"}
+    | {"nan", "null", "none", "nil", "missing"}
+)
 """Cells, in lower case, that mean that a value is not there."""
 KINDS = ("number", "date", "category")
 MOST_CATEGORIES = 50
 """A column of more categories becomes one number, the rank of its category."""
-_FORMATS = ("%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y%m%dT%H%M%S")
+_MONTH_FIRST, _DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
+DATE_FORMATS = {
+    "iso": "2024-05-17",
+    "%Y/%m/%d": "2024/05/17",
+    "%d.%m.%Y": "17.05.2024",
+    _MONTH_FIRST: "month/day/year",
+    _DAY_FIRST: "day/month/year",
+    "%Y%m%dT%H%M%S": "20240517T120000",
+}
+"""How dates are written, and for messages what that looks like; the first that fits counts."""
+_TRIED_DATES = 100
+_BOOLEANS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0", "0.0"), False),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +50,16 @@ class RawColumn:
         kind: ``"number"``, ``"date"`` or ``"category"``.
         values: Shape (N,): numbers, days since 1970, or positions in ``words``; NaN if missing.
         words: The different words of a category.
+        date_format: How dates are written, one of ``DATE_FORMATS``.
+        note: What a user should know about how it was read, if anything.
     """
 
     name: str
     kind: str
     values: NDArray[np.float64]
     words: tuple[str, ...] = ()
+    date_format: str | None = None
+    note: str | None = None
 
     @property
     def num_missing(self) -> int:
@@ -107,6 +128,8 @@ class ColumnEncoding:
         fill: What an empty cell of a number or date becomes: the median.
         has_indicator: Whether a feature of its own says that the cell is empty.
         categories: Words that are known, the most frequent first.
+        date_format: How dates were written, one of ``DATE_FORMATS``; None if that is not known, as
+            in runs of earlier versions.
     """
 
     name: str
@@ -114,6 +137,7 @@ class ColumnEncoding:
     fill: float = 0.0
     has_indicator: bool = False
     categories: tuple[str, ...] = ()
+    date_format: str | None = None
 
     def feature_names(self) -> list[str]:
         """Names of the features, for instance ``colour=red``."""
@@ -121,29 +145,91 @@ class ColumnEncoding:
             return [self.name, *([f"{self.name} is missing"] if self.has_indicator else [])]
         if len(self.categories) > MOST_CATEGORIES:
             return [f"rank of {self.name}"]
-        if len(self.categories) == 2 and not self.has_indicator:
+        if self._is_binary:
             return [f"{self.name}={self.categories[1]}"]
         return [f"{self.name}={category}" for category in self.categories]
 
     def encode(self, column: RawColumn) -> NDArray[np.float64]:
         """Features of the column, shape (N, number of feature names).
 
-        A category that training rows do not have is like an empty cell: all its features are 0.
+        A category that training rows do not have is like an empty cell: all its features are 0. If
+        two categories are one feature, of 0 and 1, it is 1/2.
         """
         is_missing = np.isnan(column.values)
         if self.kind != "category":
             filled = np.where(is_missing, self.fill, column.values)
             parts = [filled, is_missing.astype(np.float64)] if self.has_indicator else [filled]
             return np.stack(parts, axis=1)
-        ranks = {word: rank for rank, word in enumerate(self.categories)}
-        known = np.array([ranks.get(word, -1) for word in column.words] or [-1])
-        rank = np.where(is_missing, -1, known[np.where(is_missing, 0, column.values).astype(int)])
+        rank = self._ranks(column)
         if len(self.categories) > MOST_CATEGORIES:
             return np.where(rank < 0, len(self.categories), rank).astype(np.float64)[:, None]
+        if self._is_binary:
+            return np.where(rank < 0, 0.5, rank)[:, None]
         one_hot: NDArray[np.float64] = (rank[:, None] == np.arange(len(self.categories))).astype(
             np.float64
         )
-        return one_hot[:, 1:] if len(self.feature_names()) < len(self.categories) else one_hot
+        return one_hot
+
+    def doubts(self, column: RawColumn) -> list[str]:
+        """What new rows have that training rows had not: other words, and empty cells.
+
+        Examples:
+            >>> trained = fit_encoding(RawTable((as_category("colour", ["red", "blue"]),)))[0]
+            >>> trained.doubts(as_category("colour", ["RED", "green"]))
+            ["column 'colour': 1 of 2 cells holds a word that no training row has ('green')"]
+        """
+        doubts = []
+        if unknown := self.unknown_words(column):
+            number = sum(unknown.values())
+            verb = "holds a word" if number == 1 else "hold words"
+            doubts.append(
+                f"{number} of {len(column.values)} cells {verb} that no training row has "
+                f"({listing(list(unknown))})"
+            )
+        if column.num_missing and not self.has_indicator:
+            verb = "is" if column.num_missing == 1 else "are"
+            doubts.append(
+                f"{column.num_missing} of {len(column.values)} cells {verb} empty, and no training "
+                f"row has an empty one"
+            )
+        return [f"column {self.name!r}: {doubt}" for doubt in doubts]
+
+    def unknown_words(self, column: RawColumn) -> dict[str, int]:
+        """Number of cells by word, for words that mean none of the categories."""
+        if self.kind != "category":
+            return {}
+        is_unknown = ~np.isnan(column.values) & (self._ranks(column) < 0)
+        places = Counter(column.values[is_unknown].astype(int).tolist())
+        return {column.words[place]: number for place, number in sorted(places.items())}
+
+    @property
+    def _is_binary(self) -> bool:
+        return len(self.categories) == 2 and not self.has_indicator
+
+    def _ranks(self, column: RawColumn) -> NDArray[np.int64]:
+        """Place of every cell's category, -1 for an empty cell or a word that is not known."""
+        is_missing = np.isnan(column.values)
+        known = np.array([*map(self._rank_by_word(), column.words)] or [-1])
+        places = np.where(is_missing, 0, column.values).astype(int)
+        return np.where(is_missing, -1, known[places])
+
+    def _rank_by_word(self) -> Callable[[str], int]:
+        """The place of a word's category: the same word, or else the only one that means the same.
+
+        Words that differ in case mean the same; so do ``True``, ``yes`` and ``1`` where the
+        categories are a pair of such words.
+        """
+        exact = {word: rank for rank, word in enumerate(self.categories)}
+        values = {_BOOLEANS.get(word.lower()) for word in self.categories}
+        is_boolean = len(self.categories) == 2 and values == {True, False}
+
+        def meaning(word: str) -> str | bool:
+            lower = word.lower()
+            return _BOOLEANS.get(lower, lower) if is_boolean else lower
+
+        counts = Counter(map(meaning, self.categories))
+        alike = {meaning(word): rank for word, rank in exact.items() if counts[meaning(word)] == 1}
+        return lambda word: exact.get(word, alike.get(meaning(word), -1))
 
 
 def fit_encoding(table: RawTable) -> tuple[ColumnEncoding, ...]:
@@ -160,7 +246,9 @@ def _fit_column(column: RawColumn) -> ColumnEncoding:
         words = tuple(column.words[place] for place in ordered)
         return ColumnEncoding(column.name, column.kind, 0.0, has_missing, words)
     fill = float(np.median(present)) if len(present) else 0.0
-    return ColumnEncoding(column.name, column.kind, fill, has_missing)
+    return ColumnEncoding(
+        column.name, column.kind, fill, has_missing, date_format=column.date_format
+    )
 
 
 def encode_table(
@@ -181,6 +269,7 @@ def describe_encodings(encodings: Sequence[ColumnEncoding]) -> list[dict[str, An
             "fill": each.fill,
             "has_indicator": each.has_indicator,
             "categories": list(each.categories),
+            **({} if each.date_format is None else {"date_format": each.date_format}),
         }
         for each in encodings
     ]
@@ -200,11 +289,14 @@ def read_encodings(described: Sequence[Mapping[str, Any]]) -> tuple[ColumnEncodi
             float(each["fill"]),
             bool(each["has_indicator"]),
             tuple(map(str, each["categories"])),
+            each.get("date_format"),
         )
         for each in described
     )
     if not all(each.kind in KINDS and np.isfinite(each.fill) for each in encodings):
         raise ValueError("a column is neither number, date nor category")
+    if not all(each.date_format in (None, *DATE_FORMATS) for each in encodings):
+        raise ValueError("dates are written in no known way")
     return encodings
 
 
@@ -218,13 +310,16 @@ def is_missing(cell: object) -> bool:
     return cell is None or str(cell).strip().lower() in MISSING
 
 
-def as_column(name: str, cells: Sequence[object], error: CellError) -> RawColumn:
+def as_column(
+    name: str, cells: Sequence[object], place: Callable[[int], str], *, decimal: str = "."
+) -> RawColumn:
     """The column of these cells as numbers, dates or words, whichever they are.
 
     Args:
         name: Name of the column.
         cells: Its cells.
-        error: Why the table is not one of numbers, raised if it is about this column.
+        place: Where a row is, by its number, for messages.
+        decimal: What a number may have in place of its point.
 
     Raises:
         CellError: If a few cells of a column of numbers are none, or not finite.
@@ -237,56 +332,138 @@ def as_column(name: str, cells: Sequence[object], error: CellError) -> RawColumn
         try:
             if isinstance(cell, bool):
                 raise ValueError
-            numbers[row] = float(str(cell))
+            numbers[row] = as_number(str(cell), decimal)
         except ValueError:
             strange.append(row)
     present = sum(not is_missing(cell) for cell in cells)
     if len(strange) < present / 2:
         with np.errstate(over="ignore"):
             infinite = np.flatnonzero(np.isinf(numbers.astype(np.float32)))
-        if strange or len(infinite):
-            row = strange[0] if strange else int(infinite[0])
-            if f"column {name!r}" in str(error):
-                raise error
+        if strange:
             raise CellError(
-                f"row {row} (counted from 0), column {name!r}: {cells[row]!r} is not a finite "
-                f"number, as most others are; correct it, empty it or drop the column"
+                f"{place(strange[0])}, column {name!r}: {str(cells[strange[0]])[:80]!r} is not a "
+                f"number, as most others are; correct it, empty it or drop the column (--drop)"
+            )
+        if len(infinite):
+            raise CellError(
+                f"{place(infinite[0])}, column {name!r} is {numbers[infinite[0]]}; numbers must be "
+                f"finite and fit float32"
             )
         return RawColumn(name, "number", numbers)
-    return as_dates(name, cells) or as_category(name, cells)
+    return as_dates(name, cells) or as_category(name, cells, _note_strange_dates(name, cells))
 
 
-def as_category(name: str, cells: Sequence[object]) -> RawColumn:
+def read_as(encoding: ColumnEncoding, cells: Sequence[object], *, where: str) -> RawColumn:
+    """A column of new dates or words, read as it was in training.
+
+    Args:
+        encoding: A column of dates or categories.
+        cells: Its new cells.
+        where: The file, for messages.
+
+    Raises:
+        DataError: If a cell is not a date; if no word is known, and all are numbers or all are
+            dates while those of training were not.
+    """
+    name, style = encoding.name, encoding.date_format
+    column = as_category(name, cells)
+    if not column.words:
+        return column
+    here = f"{where}: column {name!r} was a {encoding.kind} in training and is"
+    if encoding.kind == "date":
+        dates = as_dates(name, cells, style)
+        if dates is not None:
+            return dates
+        strange = [word for word in column.words if style is None or _days(word, style) is None]
+        written = "" if style is None else f"; dates were written as {DATE_FORMATS[style]}"
+        raise DataError(f"{here} not one here, for example {strange[0]!r}{written}")
+    if len(encoding.unknown_words(column)) == len(column.words):
+        kind = _kind(column.words)
+        if kind not in ("category", _kind(encoding.categories)):
+            raise DataError(f"{here} a {kind} here, for example {column.words[0]!r}")
+    return column
+
+
+def _kind(words: Sequence[str]) -> str:
+    try:
+        np.array(words, np.float64)
+    except ValueError:
+        return "category" if as_dates("", words) is None else "date"
+    return "number"
+
+
+def as_category(name: str, cells: Sequence[object], note: str | None = None) -> RawColumn:
     """A column of words, without blanks around them."""
-    texts = [None if is_missing(cell) else str(cell).strip() for cell in cells]
+    texts = _texts(cells)
     words = tuple(sorted({text for text in texts if text is not None}))
     places = {word: float(place) for place, word in enumerate(words)}
     values = [np.nan if text is None else places[text] for text in texts]
-    return RawColumn(name, "category", np.array(values, np.float64), words)
+    return RawColumn(name, "category", np.array(values, np.float64), words, note=note)
 
 
-def as_dates(name: str, cells: Sequence[object]) -> RawColumn | None:
+def as_dates(name: str, cells: Sequence[object], trained: str | None = None) -> RawColumn | None:
     """A column of dates as days since 1970, or None if a cell is no date or all are missing.
 
-    ISO 8601, 2024/05/17, 17.05.2024, 05/17/2024 and 17/05/2024 are known; where the last two
-    both fit all cells, the month comes first.
+    ISO 8601, 2024/05/17, 17.05.2024, 05/17/2024 and 17/05/2024 are known. Where the last two both
+    fit all cells, the month comes first, unless training dates decide, and the column has a note.
+
+    Args:
+        name: Name of the column.
+        cells: Its cells.
+        trained: How dates were written in training, for new rows. Then day and month are never
+            exchanged: other formats count only if they are clear.
     """
-    texts = [None if is_missing(cell) else str(cell).strip() for cell in cells]
-    first = next((text for text in texts if text is not None), None)
-    if first is None:
+    texts = _texts(cells)
+    fitting = [each for each in DATE_FORMATS if _fits(texts, each)]
+    is_clear = not {_MONTH_FIRST, _DAY_FIRST} <= set(fitting)
+    if trained in fitting:
+        fitting = [trained]
+    elif trained in (_MONTH_FIRST, _DAY_FIRST):
+        fitting = [each for each in fitting if each not in (_MONTH_FIRST, _DAY_FIRST)]
+    elif trained is not None and not is_clear:
         return None
-    for style in (None, *_FORMATS):
-        if _days(first, style) is None:
-            continue
-        days = [np.nan if text is None else _days(text, style) for text in texts]
-        if None not in days:
-            return RawColumn(name, "date", np.array(days, np.float64))
+    if not fitting:
+        return None
+    days = [np.nan if text is None else _days(text, fitting[0]) for text in texts]
+    note = None
+    if not is_clear and trained is None:
+        example = next(text for text in texts if text is not None)
+        note = (
+            f"column {name!r}: all dates, such as {example!r}, can be read as month/day and as "
+            f"day/month; they are read as month/day; write them as 2024-05-17 to be sure"
+        )
+    return RawColumn(name, "date", np.array(days, np.float64), date_format=fitting[0], note=note)
+
+
+def _texts(cells: Sequence[object]) -> list[str | None]:
+    return [None if is_missing(cell) else str(cell).strip() for cell in cells]
+
+
+def _fits(texts: Sequence[str | None], style: str) -> bool:
+    """Whether all cells that are not empty are dates of this format, and there is one."""
+    present = [text for text in texts if text is not None]
+    return bool(present) and all(_days(text, style) is not None for text in present)
+
+
+def _note_strange_dates(name: str, cells: Sequence[object]) -> str | None:
+    """What to say of a column of dates that a few cells make one of words; None of another one."""
+    words = [text for text in _texts(cells) if text is not None]
+    few = words[:: len(words) // _TRIED_DATES + 1]  # all of a long column of words take long
+    for style in DATE_FORMATS:
+        if 2 * sum(_days(word, style) is not None for word in few) > len(few):
+            strange = [word for word in words if _days(word, style) is None]
+            if 2 * len(strange) < len(words):
+                return (
+                    f"column {name!r}: {len(strange)} of {len(words)} cells, such as "
+                    f"{strange[0]!r}, are not dates as the others are, so all count as words; "
+                    f"correct or empty them"
+                )
     return None
 
 
-def _days(text: str, style: str | None) -> float | None:
+def _days(text: str, style: str) -> float | None:
     try:
-        if style is None:
+        if style == "iso":
             moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
         else:
             moment = datetime.strptime(text, style)

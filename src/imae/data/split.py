@@ -146,6 +146,7 @@ class Data:
         test: Rows to report on, if the source sets them apart.
         skipped: Rows left out because their image cannot be read.
         notes: What a person should know before training on it, each in one line.
+        columns: Of a table, each column and what it is used as, or why it is not used.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Data:
     test: Split | None = None
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from imae.data.encoding import (
     ColumnEncoding,
     RawColumn,
     RawTable,
-    as_category,
     as_column,
-    as_dates,
+    fit_encoding,
+    read_as,
 )
 from imae.data.features import Table, hash_text
 from imae.data.image_files import ImageFiles, confined_names
@@ -27,6 +27,7 @@ from imae.errors import DataError
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 _FEWEST_ROWS = 20  # below this all values may be different by chance
 _MOST_DIFFERENT = 0.95  # part of the rows; above it, words are ids or free text
+_AS_IDS = "if it names the rows, give it with id_column (--id-column)"
 _WORDS_OF_A_TEXT = 4  # on average, from which on words are free text
 
 
@@ -83,6 +84,9 @@ def load_manifest(
     if len(values[roles.label]) == 0:
         raise DataError(f"{path}: has a header and no rows")
     notes: list[str] = []
+    if file.decimal == ",":
+        notes.append("cells are separated by semicolons, so 17,5 is read as 17.5")
+    uses = roles.uses()
     inputs: Inputs
     if roles.path is not None:
         folder = path.parent if root is None else root
@@ -91,11 +95,15 @@ def load_manifest(
     elif roles.text is not None:
         inputs = replace(hash_text(as_texts(values[roles.text])), column=roles.text)
     else:
-        useful = _feature_inputs(features, keep_all=feature_columns is not None, notes=notes)
+        useful = _feature_inputs(
+            features, keep_all=feature_columns is not None, notes=notes, uses=uses
+        )
         if useful is None:
             raise DataError(f"{path}: no column is left to learn from; {'; '.join(notes)}")
         inputs = useful
     if roles.unused:
+        beside = f"not used: the inputs are the {'images' if roles.path else 'texts'}"
+        uses |= dict.fromkeys(roles.unused, beside)
         notes.append(
             f"columns {listing(roles.unused)} are not used: the inputs are the "
             f"{'images' if roles.path else 'texts'} in {roles.path or roles.text!r}"
@@ -109,7 +117,25 @@ def load_manifest(
         weights=None if weights is None else weights.astype(np.float32),
     )
     splits = as_texts(values[roles.split]) if roles.split else None
-    return assemble(divide(columns, splits), name=path.stem).with_notes(*notes)
+    data = assemble(divide(columns, splits), name=path.stem)
+    data = data.with_notes(*notes, *_doubtful_parts(data))
+    described = tuple((name, uses.get(name, "not used: left out")) for name in file.names)
+    return replace(data, columns=described)
+
+
+def _doubtful_parts(data: Data) -> list[str]:
+    """What the validation and test rows of a table have that its training rows have not."""
+    train = data.train.inputs
+    if not isinstance(train, RawTable):
+        return []
+    others = {part: split.inputs for part, split in data.splits().items() if part != "train"}
+    return [
+        f"{part} rows: {doubt}"
+        for part, table in others.items()
+        if isinstance(table, RawTable)
+        for encoding, column in zip(fit_encoding(train), table.columns, strict=True)
+        for doubt in encoding.doubts(column)
+    ]
 
 
 def read_features(
@@ -126,11 +152,13 @@ def read_features(
         found, matrix = file.read(values, [*features, *numbers])
         table = np.ascontiguousarray(matrix[:, : len(features)])
         return found, matrix[:, len(features) :], Table(table, columns=tuple(features))
-    except CellError as error:
+    except CellError:
         if not features:
             raise
         found, matrix = file.read([*values, *features], numbers)
-        raw = tuple(as_column(name, found.pop(name), error) for name in features)
+        raw = tuple(
+            as_column(name, found.pop(name), file.place, decimal=file.decimal) for name in features
+        )
         return found, matrix, RawTable(raw)
 
 
@@ -151,17 +179,17 @@ def read_encoded(
     else:
         for index, name in enumerate(names["number"]):
             columns[name] = RawColumn(name, "number", table.values[:, index].astype(np.float64))
-    for name in names["date"]:
-        columns[name] = as_dates(name, found[name]) or as_category(name, found[name])
-    for name in names["category"]:
-        columns[name] = as_category(name, found[name])
     for each in encodings:
+        if each.kind != "number":
+            columns[each.name] = read_as(each, found[each.name], where=str(file.path))
+            continue
         column = columns[each.name]
         is_empty = column.num_missing == len(column.values)
-        if column.kind != each.kind and not is_empty:
+        if column.kind != "number" and not is_empty:
+            example = f", for example {column.words[0]!r}" if column.words else ""
             raise DataError(
-                f"{file.path}: column {each.name!r} was a {each.kind} in training and is a "
-                f"{column.kind} here, for example {column.words[0]!r}"
+                f"{file.path}: column {each.name!r} was a number in training and is a "
+                f"{column.kind} here{example}"
             )
     return found, RawTable(tuple(columns[each.name] for each in encodings))
 
@@ -175,16 +203,20 @@ def _read(
 
 
 def _feature_inputs(
-    features: Table | RawTable, *, keep_all: bool, notes: list[str]
+    features: Table | RawTable, *, keep_all: bool, notes: list[str], uses: dict[str, str]
 ) -> Inputs | None:
-    """The features that are worth learning from; the notes say which are not used, and why."""
+    """The features that are worth learning from.
+
+    ``notes`` gets a line for each that is not used, and ``uses`` what each is used as.
+    """
     if isinstance(features, Table):
         assert features.columns is not None
-        kept = [
-            index
-            for index, name in enumerate(features.columns)
-            if keep_all or not _counts_rows(name, features.values[:, index], notes)
-        ]
+        kept = []
+        for index, name in enumerate(features.columns):
+            problem = None if keep_all else _count_problem(features.values[:, index])
+            _note_use(name, "number", problem, notes, uses)
+            if problem is None:
+                kept.append(index)
         if len(kept) == len(features.columns):
             return features
         if not kept:
@@ -196,45 +228,61 @@ def _feature_inputs(
         texts = [column for column in columns if _is_free_text(column)]
         if len(texts) == len(columns) == 1:
             notes.append(f"column {texts[0].name!r} is taken as texts")
+            uses[texts[0].name] = "text"
             words = np.array((*texts[0].words, ""))
             places = np.where(np.isnan(texts[0].values), -1, texts[0].values).astype(np.int64)
             return replace(hash_text(words[places].tolist()), column=texts[0].name)
-        columns = tuple(column for column in columns if not _is_useless(column, notes))
+    useful = []
     for column in columns:
+        problem = None if keep_all else _problem(column)
+        _note_use(column.name, _kind(column), problem, notes, uses)
+        if problem is None:
+            useful.append(column)
+    for column in useful:
+        notes += [] if column.note is None else [column.note]
         if column.num_missing:
             notes.append(
                 f"column {column.name!r} has {column.num_missing} empty cells of "
                 f"{len(column.values)}, which are filled in"
             )
-    return RawTable(columns) if columns else None
+    return RawTable(tuple(useful)) if useful else None
 
 
-def _counts_rows(name: str, values: NDArray[np.floating], notes: list[str]) -> bool:
+def _note_use(
+    name: str, kind: str, problem: tuple[str, str] | None, notes: list[str], uses: dict[str, str]
+) -> None:
+    """Writes down what a column is used as, or why it is not used and what to do about it."""
+    if problem is None:
+        uses[name] = kind
+        return
+    why, remedy = problem
+    uses[name] = f"not used: {why}"
+    notes.append(f"column {name!r} is not used: it {why}" + (f"; {remedy}" if remedy else ""))
+
+
+def _kind(column: RawColumn) -> str:
+    words = f" of {len(column.words)} words" if column.kind == "category" else ""
+    empty = f", {column.num_missing} cells empty" if column.num_missing else ""
+    return f"{column.kind}{words}{empty}"
+
+
+def _count_problem(values: NDArray[np.floating]) -> tuple[str, str] | None:
     is_count = len(values) >= _FEWEST_ROWS and bool((np.diff(values) == 1).all())
-    if is_count:
-        notes.append(f"column {name!r} counts the rows and is not used")
-    return is_count
+    return ("counts the rows", _AS_IDS) if is_count else None
 
 
-def _is_useless(column: RawColumn, notes: list[str]) -> bool:
+def _problem(column: RawColumn) -> tuple[str, str] | None:
+    """Why a column is not worth learning from, and what to do about it; None if it is."""
     if column.num_missing == len(column.values):
-        notes.append(f"column {column.name!r} is empty and is not used")
-        return True
+        return "is empty", ""
     if column.kind == "number":
-        return _counts_rows(column.name, column.values, notes)
+        return _count_problem(column.values)
     if column.kind == "category" and _is_free_text(column):
-        notes.append(
-            f"column {column.name!r} holds texts and is not used; to learn from them, give it as "
-            f"text_column"
-        )
-        return True
+        return "holds texts", "to learn from them, give it as text_column"
     if column.kind == "category" and _are_ids(column):
-        notes.append(
-            f"column {column.name!r} has {len(column.words)} different words in "
-            f"{len(column.values)} rows, as ids do, and is not used"
-        )
-        return True
-    return False
+        why = f"has {len(column.words)} different words in {len(column.values)} rows, as ids do"
+        return why, _AS_IDS
+    return None
 
 
 def _are_ids(column: RawColumn) -> bool:

@@ -1,5 +1,6 @@
 """CSV and Parquet files, read column by column."""
 
+import contextlib
 import csv
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.arrays import check_unpacked
-from imae.data.columns import CellError, ColumnFile, first_unfit
+from imae.data.columns import CellError, ColumnFile, as_number, first_unfit
 from imae.errors import DataError, import_extra
 
 _LONGEST_LINE = 10_000_000  # a file without line ends must not fill the memory
@@ -21,6 +22,9 @@ _BLOCK = 8192  # rows whose cells are text at one time
 class CsvFile(ColumnFile):
     """A CSV file with a header line.
 
+    Cells are separated by commas; in a header without commas by semicolons, tabs or bars if it
+    has some. Where semicolons separate, a number may have a comma in place of its point.
+
     Args:
         path: The file.
 
@@ -29,10 +33,18 @@ class CsvFile(ColumnFile):
     """
 
     def __init__(self, path: Path) -> None:
-        for _, names in _rows(path):
-            super().__init__(path, names)
+        self._separator = _separator(path)
+        for _, names in _rows(path, self._separator):
+            super().__init__(path, names, "," if self._separator == ";" else ".")
             return
         raise DataError(f"{path}: is empty; the first line must name the columns")
+
+    def place(self, row: int) -> str:
+        """File and line of a row; that line on which it ends."""
+        for number, (line, _) in enumerate(_rows(self.path, self._separator)):
+            if number == row + 1:  # after the header
+                return f"{self.path}: line {line}"
+        return super().place(row)
 
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
@@ -54,7 +66,7 @@ class CsvFile(ColumnFile):
         """Line numbers and columns of some thousand rows at a time."""
         lines: list[int] = []
         cells: list[list[str]] = []
-        rows = _rows(self.path)
+        rows = _rows(self.path, self._separator)
         next(rows)
         for line, row in rows:
             if len(row) != len(self.names):
@@ -77,7 +89,7 @@ class CsvFile(ColumnFile):
         numbers = np.empty(len(cells), np.float64)
         for row, cell in enumerate(cells):
             try:
-                numbers[row] = float(cell)
+                numbers[row] = as_number(cell, self.decimal)
             except ValueError:
                 raise CellError(
                     f"{self.path}: line {lines[row]}, column {name!r}: {cell[:80]!r} is not a "
@@ -92,19 +104,32 @@ class CsvFile(ColumnFile):
         return numbers
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _separator(path: Path) -> str:
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    with _opened(path) as file:
+        header = next((line for line in _lines(file, path) if line.strip()), "")
+    return "," if "," in header else next((each for each in ";\t|" if each in header), ",")
+
+
+def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Last line's number and the cells of every row, the header first; no blank lines."""
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # of all readers here
+    with _opened(path) as file:
+        reader = csv.reader(_lines(file, path), delimiter=separator, strict=True)
+        try:
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
+        except csv.Error as error:
+            raise DataError(f"{path}: line {reader.line_num}: {error}") from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(_lines(file, path), delimiter=delimiter, strict=True)
-            try:
-                for row in reader:
-                    if row:
-                        yield reader.line_num, row
-            except csv.Error as error:
-                raise DataError(f"{path}: line {reader.line_num}: {error}") from error
+            yield file
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: is not UTF-8 text (byte {error.start}: {error.reason}); save it as CSV UTF-8"

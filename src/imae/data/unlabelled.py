@@ -37,10 +37,12 @@ class Unlabelled:
     Args:
         inputs: Images, texts or features, one for each row.
         row_ids: Name of every row in its source, shape (N,), strings, no two alike.
+        notes: What a user should know about how they were read.
     """
 
     inputs: Inputs
     row_ids: NDArray[np.str_]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -106,7 +108,7 @@ def load_unlabelled(
         assert like.mean is not None, "a table that was trained on is brought to one scale"
         assert like.std is not None
         inputs = standardise(inputs, like.mean, like.std, row_ids=rows.row_ids, source=where)
-    return Unlabelled(inputs, rows.row_ids)
+    return replace(rows, inputs=inputs)
 
 
 def _in_memory(given: object, like: Inputs, where: str) -> Unlabelled:
@@ -153,9 +155,12 @@ def _read_columns(
     row_id = given_id if given_id in free else only_column(file, free, ID_NAMES)
     wanted = [*named, *([] if row_id is None else [row_id])]
     inputs: Inputs
+    notes: list[str] = []
     if isinstance(like, Table) and like.encoding is not None:
         values, raw = read_encoded(file, wanted, like.encoding)
         inputs = encoded_table(raw, like.encoding)
+        for encoding, column in zip(like.encoding, raw.columns, strict=True):
+            notes += [*([] if column.note is None else [column.note]), *encoding.doubts(column)]
     else:
         values, numbers = file.read(wanted, features)
     if path_column is not None:
@@ -174,10 +179,12 @@ def _read_columns(
     elif features:
         inputs = Table(np.ascontiguousarray(numbers), columns=features)
     id_column = row_id or path_column
-    if id_column is None:
-        return Unlabelled(inputs, position_ids(len(inputs)))
-    ids = written_ids(as_texts(values[id_column]), source=str(path))
-    return Unlabelled(inputs, ids)
+    ids = (
+        position_ids(len(inputs))
+        if id_column is None
+        else written_ids(as_texts(values[id_column]), source=str(path))
+    )
+    return Unlabelled(inputs, ids, tuple(notes))
 
 
 def _input_columns(

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,14 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from imae.curves import Curve
-from imae.errors import DataError, check_integer
+from imae.errors import DataError, check_integer, import_extra
 from imae.losses.margin import margin, precise, weight_at_margin
-from imae.methods.method import CurveMethod, Rows, check_output_step
+from imae.methods.method import CurveMethod, Rows
 from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.records.files import check_free
-from imae.train.config import FROM_PYTHON
 from imae.train.dynamics import Dynamics
-from imae.train.settings import build_config
 
 Ints = NDArray[np.int64]
 
@@ -74,7 +73,8 @@ class Learner:
         seed: int,
     ) -> None:
         output = method.output()
-        check_output_step(output, num_classes)
+        if output is not None:
+            output(torch.zeros(1, num_classes))  # refuses a cap that cannot be met
         layers: list[nn.Module] = []
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -200,14 +200,11 @@ class Recorder:
         for what, number in (("given", len(self._given)), ("row_ids", len(self._row_ids))):
             if number != num_rows:
                 raise DataError(f"{what}: {number} values for {num_rows} rows")
+        for what, names in (("row_ids", self._row_ids), ("class_names", class_names or ())):
+            if len(set(map(str, names))) < len(names):
+                raise DataError(f"{what}: a name appears twice")
         self._class_names = class_names
-        self._settings = build_config(
-            {
-                "data": {"name": name, "from_python": True},
-                "model": {"name": f"{FROM_PYTHON}network"},
-                "method": {"name": method},
-            }
-        ).model_dump(mode="json")
+        self._settings = _settings(name, method)
         self._dynamics: Dynamics | None = None
         self._num_classes, self._steps, self._start = 2, 0, time.monotonic()
         if _rank() == 0:
@@ -229,6 +226,10 @@ class Recorder:
             raise DataError(
                 f"logits must be of shape (B, C) and rows of shape (B,), got "
                 f"{tuple(logits.shape)} and {tuple(rows.shape)}"
+            )
+        if self._class_names and len(self._class_names) != logits.shape[1]:
+            raise DataError(
+                f"{len(self._class_names)} class names and logits of {logits.shape[1]} classes"
             )
         rows = rows.detach().cpu().long()
         if int(rows.min()) < 0 or int(rows.max()) >= number:
@@ -278,6 +279,18 @@ class Recorder:
             final = history[-1]
             numbers = {"steps": final["step"], "seconds": final["seconds"], "status": "finished"}
             self.folder.write_result({"best": final, "best_test": None, "final": final, **numbers})
+
+
+def _settings(name: str, method: str) -> dict[str, Any]:
+    """The configuration of a run that `imae.train` has not trained."""
+    import_extra("pydantic", extra="train")  # nothing else in this file needs it
+    from imae.train.config import FROM_PYTHON
+    from imae.train.settings import build_config
+
+    data = {"name": name, "from_python": True}
+    network = {"name": f"{FROM_PYTHON}network"}
+    config = build_config({"data": data, "model": network, "method": {"name": method}})
+    return config.model_dump(mode="json")
 
 
 def _is_distributed() -> bool:

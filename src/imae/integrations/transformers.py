@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
+from torch.utils.hooks import RemovableHandle
 
 from imae.curves import CURVES, IMAE, Curve, parse_curve
 from imae.errors import ArgumentError, DataError, import_extra
@@ -98,7 +99,8 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
 
     For sequence classification. Every example of the training set must have its position as a
     whole number under ``row_key``, and ``TrainingArguments(remove_unused_columns=False)`` must
-    let it through; the callback takes it out of the batch before the model sees it.
+    let it through; the callback takes it out of the batch before the model sees it. It watches the
+    model while the Trainer trains, and leaves nothing on it.
 
     Args:
         out: Folder to write; it must not exist or be empty.
@@ -127,28 +129,38 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
         )
         self._row_key = row_key
         self._rows: Tensor | None = None
-        self._is_hooked = False
+        self._has_seen_rows = False
+        self._handles: list[RemovableHandle] = []
 
-    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Watches what goes into the model and what comes out."""
-        model = kwargs.get("model")
-        if isinstance(model, nn.Module) and not self._is_hooked:
-            model.register_forward_pre_hook(self._before, with_kwargs=True)
-            model.register_forward_hook(self._after)
-            self._is_hooked = True
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Checks that rows will be recognised.
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Watches what goes into the model and what comes out, until the training ends.
 
         Raises:
-            ArgumentError: If the Trainer removes their positions.
+            ArgumentError: If the Trainer removes the positions of the rows.
         """
-        self.on_init_end(args, state, control, **kwargs)
+        self._remove_hooks()
         if args.remove_unused_columns:
             raise ArgumentError(
                 f"TrainingArguments(remove_unused_columns=False) is needed: the Trainer removes "
                 f"{self._row_key!r} otherwise"
             )
+        model = kwargs["model"]
+        # First, should a training that an exception ended have left the hooks of its callback.
+        before = model.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True)
+        self._handles = [before, model.register_forward_hook(self._after)]
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Checks that the rows of a batch were recognised.
+
+        Raises:
+            DataError: If the batch had no positions.
+        """
+        if not self._has_seen_rows:
+            self._remove_hooks()
+            raise DataError(f"the batch has no {self._row_key!r}: the position of every row")
+        self._has_seen_rows = False
+
+    on_step_end = on_substep_end
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Writes what the epoch has shown."""
@@ -156,15 +168,19 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Says in the folder that the training is over."""
+        self._remove_hooks()
         self.recorder.end_epoch()
         self.recorder.finish()
+
+    def _remove_hooks(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
 
     def _before(
         self, module: nn.Module, args: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
         rows = kwargs.pop(self._row_key, None)
-        if module.training and rows is None:
-            raise DataError(f"the batch has no {self._row_key!r}: the position of every row")
         self._rows = rows if module.training else None
         return args, kwargs
 
@@ -172,4 +188,4 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
         if self._rows is not None:
             logits = outputs["logits"] if isinstance(outputs, dict) else outputs.logits
             self.recorder.update(self._rows, logits)
-            self._rows = None
+            self._rows, self._has_seen_rows = None, True

@@ -207,6 +207,11 @@ def is_plain(*tensors: Tensor) -> bool:
     )
 
 
+def is_transformed() -> bool:
+    """Whether a transform of ``torch.func`` is under way, outside compilation."""
+    return not torch.compiler.is_compiling() and _are_functorch_transforms_active()
+
+
 def is_batched(gradient: Tensor) -> bool:
     """Whether a gradient is a batch of several, as ``is_grads_batched=True`` passes them."""
     kinds = torch._C._functorch

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from imae.losses.arguments import is_plain
+from imae.losses.arguments import is_plain, is_transformed
 from imae.losses.margin import precise
 
 # T is at most this.
@@ -40,7 +40,8 @@ class AutoT(nn.Module):
     highest value so far; g keeps a model that is no better than chance from counting. The maximum
     begins after 20 steps. The running means are those of all steps, then decay by 0.98 a step.
 
-    In evaluation mode nothing changes. The state is saved with the module.
+    In evaluation mode nothing changes. The state is saved with the module. The transforms of
+    ``torch.func`` change no state and so refuse a module in training mode: call ``eval()`` first.
 
     Args:
         cap: Largest probability that the model outputs; 1 if it has no cap.
@@ -86,7 +87,8 @@ class AutoT(nn.Module):
             total: Sum of a tensor over all processes that share the batch.
         """
         if not self.training:
-            return self.T.clone()
+            # A transform of torch would wrap a copy, and its inner levels cannot take that apart.
+            return self.T if is_transformed() else self.T.clone()
         num_classes = logits.shape[1]
         top, predicted = precise(logits).softmax(1).max(1)
         chance = 1 / num_classes

@@ -42,6 +42,10 @@ _ROWS = np.arange(_SMALL_SIZE)
 _ONES = np.ones(_SMALL_SIZE, dtype=np.float32)
 # Under these odds the others' exponentials, divided by the label's, come near the smallest number.
 _SAFE_ODDS = 2.0**-80
+# Under this factor of the others' exponentials the factor itself loses digits.
+_SAFE_FACTOR = np.float32(2.0**-100)
+# Up to these odds a weight of 0 is meant by the curve, as outside a window.
+_ORDINARY_ODDS = np.float32(2.0**50)
 
 
 def kernel_loss(
@@ -162,8 +166,8 @@ def _small_pass(
 ) -> tuple[Tensor, float] | None:
     """The gradient of the summed losses times ``scale``, and that sum.
 
-    None if the batch is not an ordinary one: it has a label that is negative, or a logit that is
-    not finite or very large.
+    None if the batch is not an ordinary one: it has a label that is negative, a logit that is not
+    finite or very large, or a row whose gradient is very small.
     """
     label = target.numpy()
     if label.min() < 0:
@@ -181,8 +185,12 @@ def _small_pass(
             return None
         weight, total = curve.numpy_weight_and_sum(odds)
         weight *= np.float32(scale / 2)
-        np.divide(weight, odds, odds)
-        buffer *= odds[:, None]
+        factor_of_others = weight / odds
+        if not factor_of_others.min() > _SAFE_FACTOR:  # not so with NaN either
+            is_outside = (weight == 0) & (odds < _ORDINARY_ODDS)
+            if not (is_outside | (factor_of_others > _SAFE_FACTOR)).all():
+                return None
+        buffer *= factor_of_others[:, None]
         buffer[rows, label] = -weight
     if not math.isfinite(total):
         return None

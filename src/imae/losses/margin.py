@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from imae.curves.curve import Curve
 from imae.errors import check_interval
@@ -18,7 +19,8 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
 
         m = z_y - logsumexp_{j != y} z_j, so that p_y = sigmoid(m)
 
-    Computed from the other logits only, so it stays exact where the probability rounds to 1.
+    Computed from the other logits only, so it stays exact where the probability rounds to 1, and
+    from differences of logits, so that a constant added to all of them changes nothing.
 
     Args:
         logits: Unnormalised scores, shape (N, C) or (N, C, d1, ..., dK), any float dtype.
@@ -26,7 +28,7 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
 
     Returns:
         Margins, shape of ``target``, dtype of ``logits``: +inf where no other class has a
-        finite logit (as with one class), NaN where a logit is NaN or +inf.
+        finite logit (as with one class), NaN where a logit is NaN or +inf or all are -inf.
 
     Examples:
         >>> margin(torch.tensor([[20.0, 0.0, 0.0]]), torch.tensor([0]))
@@ -39,12 +41,12 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     shift = others.detach().amax(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)
     total = (others - shift).exp().sum(1, keepdim=True)
     has_no_rival = total == 0
-    rest = shift + total.masked_fill(has_no_rival, 1).log()
     # A gap beyond the float range is the largest number: +inf is kept for a label without rival.
     # What is beyond is taken off as a constant, so that the gradient passes; +inf becomes NaN.
-    half = (own / 2 - rest / 2 - torch.finfo(logits.dtype).max / 2).detach()
-    m = own - 2 * half.clamp(min=0) - rest
-    return m.masked_fill(has_no_rival & own.isfinite(), math.inf).squeeze(1)
+    half = (own / 2 - shift / 2 - torch.finfo(logits.dtype).max / 2).detach()
+    m = own - 2 * half.clamp(min=0) - shift - total.masked_fill(has_no_rival, 1).log()
+    certain = own.detach() * 0 + math.inf  # NaN unless the label's logit is finite
+    return torch.where(has_no_rival, certain, m).squeeze(1)
 
 
 def margins(logits: Tensor) -> Tensor:
@@ -95,8 +97,10 @@ class _ValueAtMargin(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
         (m,) = ctx.saved_tensors
-        slope: Tensor = ctx.curve.slope(m)
-        return tangent * slope
+        # Torch turns forward differentiation off in here, for outer levels too.
+        with forward_ad._set_fwd_grad_enabled(True):
+            slope: Tensor = ctx.curve.slope(forward_ad.unpack_dual(m).primal)
+            return tangent * slope
 
 
 def value_at_margin(m: Tensor, curve: Curve) -> Tensor:
@@ -173,8 +177,8 @@ def batch_weight(
         >>> batch_weight(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0]))
         tensor(1.)
     """
-    weights = weights.detach()
     counts = torch.as_tensor(counts, dtype=weights.dtype, device=weights.device)
+    weights = weights.detach().masked_fill(counts == 0, 0)
     sums = torch.stack([(weights * counts).sum(), counts.expand_as(weights).sum()])
     weight, number = total(sums).unbind()
     # Also where no row counts and the quotient is NaN.
@@ -208,6 +212,8 @@ def precise(logits: Tensor) -> Tensor:
 
 # Up to this length the squares of a vector can be summed in float32.
 _SAFE_LENGTH = 1e18
+# Up to this mean a row that it is taken off is centred to 1e-6.
+_LARGE_MEAN = 16.0
 
 
 def cap_logits(logits: Tensor, cap: float) -> Tensor:
@@ -256,12 +262,27 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
     rivals = (number - 1).clamp(min=1).to(wide.dtype)
     margin = math.log(cap) - math.log1p(-cap) + rivals.log()
     norm = (margin * (rivals / (rivals + 1)).sqrt()).clamp(min=0)
-    unit, largest = _scaled(wide.masked_fill(is_impossible, 0), dim)
+    near = wide - _offset(wide, is_impossible, dim)
+    unit, largest = _scaled(near.masked_fill(is_impossible, 0), dim)
     unit = (unit - unit.sum(dim, keepdim=True) / number).masked_fill(is_impossible, 0)
-    capped = _shortened(unit, largest, norm, dim, otherwise=unit * largest)
-    capped = torch.where(number == 2, _saturated(unit, largest, norm, dim), capped)
+    centred = unit * largest
+    capped = _shortened(unit, largest, norm, dim, otherwise=centred)
+    capped = torch.where(number == 2, _saturated(centred, norm), capped)
     capped = capped.masked_fill(is_impossible, -math.inf)
     return capped.to(logits.dtype)
+
+
+# Logits this many times as large as their differences are moved to 0 before they are centred.
+_FAR = 64.0
+
+
+def _offset(logits: Tensor, is_impossible: Tensor, dim: int) -> Tensor:
+    """The largest logit of rows far from 0, whose differences a division would round; else 0."""
+    logits = logits.detach()
+    top = logits.masked_fill(is_impossible, -math.inf).amax(dim, keepdim=True)
+    bottom = logits.masked_fill(is_impossible, math.inf).amin(dim, keepdim=True)
+    is_far = top.abs() / _FAR > top - bottom
+    return torch.where(is_far & top.isfinite(), top, torch.zeros_like(top))
 
 
 def largest_norm(cap: float, num_classes: int) -> float:
@@ -283,7 +304,7 @@ def is_easily_capped(logits: Tensor) -> bool:
         >>> is_easily_capped(torch.zeros(1, 3)), is_easily_capped(torch.zeros(1, 2))
         (True, False)
     """
-    if logits.device.type != "cpu" or logits.shape[1] < 3:
+    if logits.device.type != "cpu" or logits.shape[1] < 3 or logits.numel() == 0:
         return False
     largest: float = torch.linalg.vector_norm(precise(logits.detach()), math.inf).item()
     return largest < _SAFE_LENGTH
@@ -293,7 +314,10 @@ def capped(logits: Tensor, cap: float) -> tuple[Tensor, Tensor]:
     """``cap_logits`` for ordinary logits, and the factor of each row, 1 below the cap."""
     norm = largest_norm(cap, logits.shape[1])
     logits = precise(logits)
-    centred = logits - logits.mean(1, keepdim=True)
+    mean = logits.mean(1, keepdim=True)
+    centred = logits - mean
+    if torch.linalg.vector_norm(mean, math.inf).item() > _LARGE_MEAN:  # its rounding is left over
+        centred.sub_(centred.mean(1, keepdim=True))
     length = torch.linalg.vector_norm(centred, dim=1, keepdim=True)
     factor = length.reciprocal_().mul_(norm).clamp_(max=1)
     return centred.mul_(factor), factor
@@ -353,16 +377,26 @@ def _scaled(vector: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 def _shortened(unit: Tensor, scale: Tensor, norm: Tensor, dim: int, *, otherwise: Tensor) -> Tensor:
     """The vector of this norm in a direction where ``unit * scale`` is longer."""
-    length = torch.linalg.vector_norm(unit, dim=dim, keepdim=True)
-    is_long = scale * length.detach() > norm
-    shortened = unit * (norm / length.masked_fill(~is_long, 1))
-    return torch.where(is_long | scale.isinf(), shortened, otherwise)
+    is_long = scale * torch.linalg.vector_norm(unit.detach(), dim=dim, keepdim=True) > norm
+    # The length of a vector of zeros has no second derivative.
+    length = torch.linalg.vector_norm(unit.masked_fill(~is_long, 1), dim=dim, keepdim=True)
+    return torch.where(is_long | scale.isinf(), unit * (norm / length), otherwise)
 
 
-def _saturated(unit: Tensor, scale: Tensor, norm: Tensor, dim: int) -> Tensor:
-    """The vector ``unit * scale`` of length r, at the length r norm / sqrt(r^2 + norm^2)."""
-    squares = unit.square().sum(dim, keepdim=True) + (norm / scale).square()
-    return unit * (norm * squares.masked_fill(squares == 0, 1).rsqrt())
+def _saturated(centred: Tensor, norm: Tensor) -> Tensor:
+    """Two opposite numbers, a vector of length r, at the length r norm / sqrt(r^2 + norm^2).
+
+    Each of them is ``norm / sqrt(2)`` times ``t / sqrt(1 + t^2)`` with t its ratio to that limit,
+    whose derivative ``(1 + t^2)^(-3/2)`` is exact by either form in its half.
+    """
+    limit = norm / math.sqrt(2)
+    t = centred / limit.masked_fill(limit == 0, 1)
+    is_large = t.abs() > 1
+    small = t.masked_fill(is_large, 0)
+    inverse = t.masked_fill(~is_large, 1).reciprocal()
+    of_small = small * (1 + small.square()).rsqrt()
+    of_large = t.detach().sign() * (1 + inverse.square()).rsqrt()
+    return limit * torch.where(is_large, of_large, of_small)
 
 
 class LogitLimit(nn.Module):

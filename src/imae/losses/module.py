@@ -1,8 +1,9 @@
 """Curves as modules, drop-in replacements for `torch.nn.CrossEntropyLoss`."""
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypedDict, cast
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +74,7 @@ class CurveLoss(nn.Module):
         check_choice("normalize", normalize, NORMALIZATIONS)
         if cap is not None:
             check_interval("cap", cap, low=0, high=1, open_low=True, open_high=True)
-        self.curve = curve
+        self._curve = curve
         self.register_buffer("weight", as_class_weight(weight))
         for place, tensor in enumerate(curve.tensors()):
             if isinstance(tensor, nn.Parameter):  # is trained, moved and saved with the module
@@ -84,12 +85,26 @@ class CurveLoss(nn.Module):
         self.normalize = normalize
         self.cap = cap
 
+    @property
+    def curve(self) -> Curve:
+        """The loss, with the parameters that the module has now."""
+        if not self._parameters:
+            return self._curve
+        held = (
+            self._parameters.get(f"parameter_{place}", tensor)
+            for place, tensor in enumerate(self._curve.tensors())
+        )
+        return self._curve.with_tensors(cast("Iterator[Tensor]", held))
+
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
+        return self._loss(logits, target, self.curve)
+
+    def _loss(self, logits: Tensor, target: Tensor, curve: Curve) -> Tensor:
         return curve_loss(
             logits,
             target,
-            self.curve,
+            curve,
             weight=self.weight,
             ignore_index=self.ignore_index,
             reduction=self.reduction,
@@ -141,12 +156,28 @@ class IMAELoss(CurveLoss):
         super().__init__(IMAE(0.0) if isinstance(T, str) else IMAE(T), **options)
         self.auto = AutoT(1.0 if self.cap is None else self.cap) if isinstance(T, str) else None
 
+    @property
+    def curve(self) -> Curve:
+        """The loss, with the T of the last call if it follows the training."""
+        return super().curve if self.auto is None else IMAE(self.auto.T.item())
+
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
-        if self.auto is not None:
-            T = self._observe(self.auto, logits.detach(), target)
-            self.curve = IMAE(T.item() if T.is_cpu and is_plain(T) else T)
-        return super().forward(logits, target)
+        if self.auto is None:
+            return super().forward(logits, target)
+        if not is_plain(logits, target):
+            return self._auto_loss(self.auto, logits, target)
+        before = [each.clone() for each in self.auto.buffers()]
+        try:
+            return self._auto_loss(self.auto, logits, target)
+        except Exception:  # a call that is refused leaves no trace
+            for buffer, value in zip(self.auto.buffers(), before, strict=True):
+                buffer.copy_(value)
+            raise
+
+    def _auto_loss(self, auto: AutoT, logits: Tensor, target: Tensor) -> Tensor:
+        T = self._observe(auto, logits.detach(), target)
+        return self._loss(logits, target, IMAE(T.item() if T.is_cpu and is_plain(T) else T))
 
     def _observe(self, auto: AutoT, logits: Tensor, target: Tensor) -> Tensor:
         if logits.dim() == 1:
@@ -155,8 +186,18 @@ class IMAELoss(CurveLoss):
             is_easy = is_plain(logits) and logits.dim() == 2 and is_easily_capped(logits)
             logits = capped(logits, self.cap)[0] if is_easy else cap_logits(logits, self.cap)
         if target.is_floating_point():
-            return auto.observe(logits, target.argmax(1))
-        return auto.observe(logits, target, target != self.ignore_index)
+            return auto.observe(logits, target.argmax(1), self._counts_of(target))
+        counts = target != self.ignore_index
+        if self.weight is not None:
+            counts &= (self.weight != 0)[target.long().masked_fill(~counts, 0)]
+        return auto.observe(logits, target, counts)
+
+    def _counts_of(self, target: Tensor) -> Tensor | None:
+        """Which rows of probabilities have a class of some weight, shape (N, ...); None for all."""
+        if self.weight is None:
+            return None
+        of_class = (self.weight != 0).view(1, -1, *(1,) * (target.dim() - 2))
+        return ((target != 0) & of_class).any(1)
 
 
 def _module_of(curve: Callable[..., Curve], title: str) -> type[CurveLoss]:
@@ -206,7 +247,7 @@ def weight_curve(
 
     Args:
         loss: Called as ``loss(logits, target)`` on one row at a time, so its reduction does not
-            matter; any torch loss, ours or not.
+            matter; any torch loss, ours or not. A module is called in evaluation mode.
         p: Probabilities, shape (K,), strictly between 0 and 1; 99 even steps by default.
         num_classes: Number of classes, at least 2.
 
@@ -232,8 +273,23 @@ def weight_curve(
     logits = torch.log((1 - p) / (num_classes - 1)).unsqueeze(1).repeat(1, num_classes)
     logits[:, 0] = p.log()
     target = torch.zeros(1, dtype=torch.int64)
-    weights = [_gradient_norm(loss, row.unsqueeze(0), target) for row in logits]
+    with _not_in_training(loss):
+        weights = [_gradient_norm(loss, row.unsqueeze(0), target) for row in logits]
     return p, torch.stack(weights) if weights else torch.empty_like(p)
+
+
+@contextmanager
+def _not_in_training(loss: object) -> Iterator[None]:
+    """Evaluation mode for a module: what it learns from calls is kept as it is."""
+    modules = list(loss.modules()) if isinstance(loss, nn.Module) else []
+    were_training = [module.training for module in modules]
+    for module in modules:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, was_training in zip(modules, were_training, strict=True):
+            module.training = was_training
 
 
 def _gradient_norm(

@@ -91,7 +91,7 @@ class Correction(Method):
         if len(self.transition) != facts.num_classes:
             shape = tuple(self.transition.shape)
             raise ArgumentError(f"matrix must be for {facts.num_classes} classes, got {shape}")
-        self._check_possible(facts.labels)
+        self._check_possible(facts)
         self.to(facts.labels.device)
 
     def restart(self) -> Restart | None:
@@ -109,7 +109,8 @@ class Correction(Method):
         """At the end of the first stage, estimates the matrix."""
         if self.source == "estimate" and epoch == self._stage_end() - 1:
             assert self.facts.predict is not None
-            probabilities = self.facts.predict().double().softmax(1).numpy()
+            logits = self.facts.of_counted(self.facts.predict())
+            probabilities = logits.double().softmax(1).numpy()
             self.set_transition(
                 estimate_transition_from_anchors(probabilities, quantile=self._quantile())
             )
@@ -119,11 +120,12 @@ class Correction(Method):
         """Corrects by this matrix from now on, shape (C, C)."""
         self.register_buffer("transition", torch.from_numpy(matrix).float())
 
-    def _check_possible(self, labels: Tensor) -> None:
+    def _check_possible(self, facts: Facts) -> None:
         assert self.transition is not None
-        is_impossible = (self.transition.amax(0) == 0).to(labels.device)[labels]
+        labels = facts.labels
+        is_impossible = facts.of_counted((self.transition.amax(0) == 0).to(labels.device)[labels])
         if bool(is_impossible.any()):
-            row = int(is_impossible.int().argmax())
+            row = int(facts.counted[int(is_impossible.int().argmax())])
             raise ArgumentError(
                 f"matrix gives label {int(labels[row])} no chance from any class, "
                 f"but training row {row} has it"
@@ -316,9 +318,10 @@ class SAdaptation(Method):
     def end_epoch(self, epoch: int) -> None:
         """At the end of the warm-up, starts the layer from the confusion matrix."""
         if epoch == self._warm_up_epochs() - 1:
-            assert self.facts.predict is not None
-            labels = self.facts.labels.cpu()
-            start = log_confusion(self.facts.predict(), labels, self.facts.num_classes)
+            facts = self.facts
+            assert facts.predict is not None
+            logits, labels = map(facts.of_counted, (facts.predict(), facts.labels.cpu()))
+            start = log_confusion(logits, labels, facts.num_classes, facts.counts)
             with torch.no_grad():
                 self.bias.copy_(start)
 
@@ -352,12 +355,14 @@ class SAdaptation(Method):
         return f"variant={self.variant!r}, warm_up={self.warm_up}"
 
 
-def log_confusion(logits: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+def log_confusion(
+    logits: Tensor, labels: Tensor, num_classes: int, weights: Tensor | None = None
+) -> Tensor:
     """Logarithm of the chance of each given label, by the class that a network sees.
 
-    Formula, over rows t:
+    Formula, over rows t of weight w_t:
 
-        log(sum_t [y_t = j] p_i(x_t) / sum_t p_i(x_t))
+        log(sum_t w_t [y_t = j] p_i(x_t) / sum_t w_t p_i(x_t))
 
     Summed as logarithms, so that a class which the network never sees still has a finite row. A
     label that no row has gets the lowest number there is.
@@ -366,6 +371,7 @@ def log_confusion(logits: Tensor, labels: Tensor, num_classes: int) -> Tensor:
         logits: Of all rows, shape (N, C).
         labels: Given labels, shape (N,).
         num_classes: Number of classes C.
+        weights: How much each row counts, shape (N,), positive; None if all count 1.
 
     Returns:
         Shape (C, C), class by label, float32.
@@ -377,6 +383,8 @@ def log_confusion(logits: Tensor, labels: Tensor, num_classes: int) -> Tensor:
                 [1.5230e-08, 1.0000e+00]])
     """
     log_p = logits.double().log_softmax(1)
+    if weights is not None:
+        log_p = log_p + weights.to(log_p).log().unsqueeze(1)
     columns = [log_p[labels == label].logsumexp(0) for label in range(num_classes)]
     joint = torch.stack(columns, dim=1) - log_p.logsumexp(0).unsqueeze(1)
     return joint.float().clamp(min=torch.finfo(torch.float32).min)

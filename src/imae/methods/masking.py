@@ -210,7 +210,8 @@ class Masking(Method):
         """At the end of the warm-up, fits the generator to an estimated matrix."""
         if epoch == self._warm_up_epochs() - 1:
             assert self.facts.predict is not None
-            probabilities = self.facts.predict().double().softmax(1).numpy()
+            logits = self.facts.of_counted(self.facts.predict())
+            probabilities = logits.double().softmax(1).numpy()
             estimate = estimate_transition_from_anchors(probabilities, quantile=1.0)
             self._fit(torch.from_numpy(estimate).float().to(self.facts.labels.device))
 
@@ -249,6 +250,8 @@ class Masking(Method):
         self, noise: Tensor, log_p: Tensor, target: Tensor, counts: Tensor, rate: float
     ) -> None:
         share = counts / counts.sum().clamp(min=torch.finfo(counts.dtype).tiny)
+        # A row that does not count may be anything, NaN included.
+        log_p = log_p.masked_fill((counts == 0).unsqueeze(1), 0)
 
         def loss(values: Sequence[Tensor]) -> Tensor:
             log_s = self._log_transitions(noise, values)

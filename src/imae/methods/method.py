@@ -110,6 +110,7 @@ class Facts:
             ranks.
         transition: Chance of each given label, by true label, shape (C, C), where it is known.
         trusted: Rows with labels known to be right, if the run has them.
+        weights: How much each training row counts, shape (N,); None if all count 1.
     """
 
     labels: Tensor
@@ -123,6 +124,29 @@ class Facts:
     gather: Callable[[Tensor], Tensor] = field(default=lambda tensor: tensor, repr=False)
     transition: Tensor | None = None
     trusted: TrustedRows | None = None
+    weights: Tensor | None = None
+
+    @cached_property
+    def counted(self) -> Tensor:
+        """Positions of the rows that count, shape (M,), on the CPU; all if none does.
+
+        A row of weight 0 is there to be predicted, and what a method finds out does not depend
+        on it.
+        """
+        if self.weights is None or not bool((self.weights > 0).any()):
+            return torch.arange(len(self.labels))
+        return self.weights.cpu().nonzero().squeeze(1)
+
+    def of_counted(self, rows: Tensor) -> Tensor:
+        """What is known of all rows, shape (N, ...), of those that count, shape (M, ...)."""
+        return rows if self.weights is None else rows[self.counted.to(rows.device)]
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """How much each of the rows ``counted`` counts, shape (M,), on the CPU; 1 if none does."""
+        if self.weights is None or not bool((self.weights > 0).any()):
+            return torch.ones(len(self.labels))
+        return self.weights.cpu()[self.counted]
 
 
 class Method(nn.Module, ABC):

@@ -114,9 +114,9 @@ class Trimmed(Method):
         facts = self.facts
         if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
             assert facts.predict is not None
-            m = margin(precise(facts.predict()), facts.labels.cpu())
+            m = facts.of_counted(margin(precise(facts.predict()), facts.labels.cpu()))
             num_kept = max(1, int(self.keep * len(m)))
-            kept = m.argsort(descending=True, stable=True)[:num_kept]
+            kept = facts.counted[m.argsort(descending=True, stable=True)[:num_kept]]
             self.is_kept.zero_()[kept] = True
 
     def extra_repr(self) -> str:
@@ -198,7 +198,7 @@ class TruncatedGCEMethod(Method):
             m = margin(precise(facts.predict()), facts.labels.cpu())
             # p > k, without a probability that could round to k.
             is_kept = m > math.log(self.k) - math.log1p(-self.k)
-            if is_kept.any():
+            if facts.of_counted(is_kept).any():
                 self.is_kept.copy_(is_kept)
 
     def extra_repr(self) -> str:

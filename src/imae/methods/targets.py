@@ -191,13 +191,16 @@ class JointOptim(Method):
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row, shape (B,); the first stage also keeps the predictions."""
         log_p = precise(rows.logits).log_softmax(1)
-        losses = -(self.labels[rows.row] * log_p).sum(1)
+        labels = self.labels[rows.row]
+        # A class that has no share adds 0, also where it is impossible, and not 0 * inf.
+        losses = -(labels * log_p.masked_fill(labels == 0, 0)).sum(1)
         if not self._is_first_stage:
             return losses
         p = log_p.exp()
         self.predictions.write(rows.row, p)
         prior = self._prior(log_p, rows.counts().to(log_p.dtype))
-        return losses + self.alpha * prior - self.beta * (p * log_p).sum(1)
+        entropy = -(p * log_p.masked_fill(log_p == -math.inf, 0)).sum(1)
+        return losses + self.alpha * prior + self.beta * entropy
 
     def _prior(self, log_p: Tensor, counts: Tensor) -> Tensor:
         """Values (B,) whose mean over the rows of all ranks is -sum_k q_k log p_mean_k.
@@ -215,6 +218,7 @@ class JointOptim(Method):
         """Logarithm of the mean prediction over all ranks, shape (C,)."""
         # The number of rows travels with the sums, in one message.
         terms = torch.cat([log_p, torch.zeros_like(log_p[:, :1])], 1) + counts.log().unsqueeze(1)
+        terms = terms.masked_fill((counts == 0).unsqueeze(1), -math.inf)  # also where p is NaN
         whole = torch.logsumexp(self.facts.gather(torch.logsumexp(terms, 0).unsqueeze(0)), 0)
         return whole[:-1] - whole[-1].nan_to_num(neginf=0.0)
 
@@ -373,10 +377,11 @@ class D2L(Method):
     def _measure(self, epoch: int) -> float:
         """Mean dimensionality before an epoch; the last one if it cannot be estimated."""
         assert self.facts.features is not None
-        number = len(self.facts.labels)
+        counted = self.facts.counted
+        number = len(counted)
         draws = numpy_generator(self.facts.seed, "dimensionality", epoch)
         rows = draws.choice(number, min(_ROWS_MEASURED, number), replace=False)
-        parts = self.facts.features(torch.from_numpy(rows)).cpu().split(_ROWS_AT_ONCE)
+        parts = self.facts.features(counted[torch.from_numpy(rows)]).cpu().split(_ROWS_AT_ONCE)
         found = torch.cat([intrinsic_dimensions(part, self.neighbours) for part in parts])
         known = found[found.isfinite() & (found > 0)]
         if len(known) > 0:

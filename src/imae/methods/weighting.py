@@ -107,8 +107,8 @@ class ActiveBias(Method):
     def _weights(self, history: Tensor, counts: Tensor) -> Tensor:
         """Weight of each row, shape (B,), whose mean over all ranks, by ``counts``, is 1."""
         smoothness = self.mean_uncertainty if self.smoothness is None else self.smoothness
-        raw = self._uncertainty(history) + smoothness
-        counts = counts.to(raw.dtype)
+        counts = counts.to(history.dtype)
+        raw = (self._uncertainty(history) + smoothness).masked_fill(counts == 0, 0)
         total, number = self.facts.total(torch.stack([(raw * counts).sum(), counts.sum()])).unbind()
         # Before anything is known of the rows of a batch they weigh the same.
         return torch.where(total > 0, raw * number / total, torch.ones_like(raw))
@@ -122,8 +122,13 @@ class ActiveBias(Method):
         return (variance + variance.square() / (number - 1).clamp(min=1)).sqrt()
 
     def end_epoch(self, epoch: int) -> None:  # noqa: ARG002
-        """Takes the mean uncertainty of all rows."""
-        self.mean_uncertainty.copy_(self._uncertainty(self.history.values).mean())
+        """Takes the mean uncertainty of all rows, each as much as it counts."""
+        known = self._uncertainty(self.facts.of_counted(self.history.values))
+        if self.facts.weights is None:
+            self.mean_uncertainty.copy_(known.mean())
+        else:
+            counts = self.facts.counts.to(known)
+            self.mean_uncertainty.copy_((known * counts).sum() / counts.sum())
 
     def share(self) -> None:
         """Gives all ranks the history of all rows."""
@@ -237,7 +242,7 @@ class LearningToReweight(Method):
             of_rows = _losses(network, rows.inputs, rows.target, mean=False)
             with torch.no_grad():
                 agreement: Tensor = jvp(of_rows, (parameters,), (direction,))[1]
-        useful = agreement.relu()
+        useful = agreement.relu().masked_fill(rows.counts() == 0, 0)
         total = self.facts.total((useful * rows.counts().to(useful.dtype)).sum())
         return useful / total.masked_fill(total == 0, 1)
 

@@ -80,7 +80,8 @@ def estimate_noise_rate(
         min_t { (r(t) - r0)^2 / V_t(r0) + S(t)^2 / Var S(t) } - the same at the best r0 <= z^2
 
     where V_t(r0) is the variance *if r0 is the rate* (a score test). For a perfect model it is
-    Wilson's interval of a proportion.
+    Wilson's interval of a proportion. Probabilities that do not tell classes apart, such as the
+    same ones for all rows, determine no rate: the interval is then [0, 1].
 
     The interval is honest if
 
@@ -236,6 +237,8 @@ def _parts(probabilities: ArrayOrTensor, labels: ArrayOrTensor, count: int | Non
     if count is not None:
         check_integer("strata", count, low=1)
     rows, given = _check_rows(probabilities, labels)
+    if count is not None and count > len(rows):
+        raise ArgumentError(f"strata must be at most the {len(rows)} rows, got {count}")
     with np.errstate(divide="ignore"):
         return divide(np.log(rows.astype(np.float64)), given, count)
 

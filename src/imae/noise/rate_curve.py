@@ -106,6 +106,9 @@ def _height(parts: list[Part], t: float) -> float:
 
 _COARSE = 2.0 ** np.arange(-3.0, 3.01, 0.5)
 _LIMIT = float(np.log(16.0))  # of |log t|
+# Largest bias of the rate that is taken for none, and as a part of the rate's standard deviation.
+_NO_BIAS = 1e-6
+_LARGEST_BIAS = 0.05
 
 
 def likely_temperatures(parts: list[Part], drop: float) -> tuple[float, list[float]]:
@@ -166,6 +169,7 @@ class RateCurve:
         # Moments of the weights under no noise (T = I), the fit T, and all wrong (T = J).
         moments = np.zeros((3, 3))
         squares = np.zeros(3)
+        bias = 0.0
         self.score = self.information = score_variance = 0.0
         for part in parts:
             q = tempered(part.log_p, t)
@@ -173,6 +177,9 @@ class RateCurve:
                 q, _log_derivative(q, part.log_p, t), part.given
             )
             right += float(weights[np.arange(len(q)), part.given].sum())
+            # sum_ij T_ij of this is what the mean of the weights misses: at most so much at any T.
+            missed = q.T @ weights - np.diag(q.sum(axis=0))
+            bias += float(max(missed.max(axis=1).sum(), -missed.min(axis=1).sum()))
             fitted = fit_transition(q, part.given)
             off = fitted * (1 - np.eye(len(fitted)))
             all_wrong = off / off.sum(axis=1, keepdims=True)
@@ -196,6 +203,8 @@ class RateCurve:
         self._squares = squares / num_rows**2
         self._moments = moments / num_rows**2
         self.spread = float(np.sqrt(self.variance(np.array([self._fitted_rate]))[0]))
+        # Where rows are too alike to tell classes apart, the labels say nothing of the rate.
+        self.is_known = bias / num_rows <= max(_NO_BIAS, _LARGEST_BIAS * self.spread)
 
     def variance(self, rates: Floats) -> Floats:
         """V(r0) on the straight path from T = I over the fitted T to all labels wrong.
@@ -210,7 +219,9 @@ class RateCurve:
         return np.asarray(np.maximum(within, 0) + self._between * (rise - beyond) ** 2)
 
     def distance(self, rates: Floats) -> Floats:
-        """(r - r0)^2 / V(r0); infinite where V is zero and r0 is not r."""
+        """(r - r0)^2 / V(r0); infinite where V is zero and r0 is not r, 0 if nothing is known."""
+        if not self.is_known:
+            return np.zeros_like(rates)
         gap = np.where(np.abs(self.rate - rates) < 1e-9, 0.0, self.rate - rates) ** 2
         variance = self.variance(rates)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -253,8 +264,9 @@ def _weights(q: Floats, slope: Floats, given: Ints) -> tuple[Floats, Floats, flo
     inverses = np.empty((num_classes,) * 3)
     for j in range(num_classes):
         information = (q / chance[:, j : j + 1]).T @ q
-        # For a class that is nowhere possible, whose row of T is of no account; where a row of
-        # account is not determined, the weights and so the variance become huge.
+        # For a class that is nowhere possible, whose row of T is of no account. Where a row of
+        # account is hardly determined, the weights and so the variance become huge; where it is
+        # not determined at all, the weights miss what they have to meet, which is looked at.
         ridge = 1e-10 * np.trace(information) / num_classes
         inverses[j] = np.linalg.inv(information + ridge * np.eye(num_classes))
     total = inverses.sum(axis=0)

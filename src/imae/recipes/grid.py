@@ -15,7 +15,9 @@ from imae.recipes.runner import Job, attempt, run_at_once, run_on_ray
 from imae.records import RunFolder
 from imae.records.files import whole_file
 from imae.records.measures import TEST
+from imae.report.formats import duration
 from imae.train import Config, Run, Stopped, build_config, with_settings
+from imae.train.display import shown_display
 
 _WRITTEN = ("table.md", "table.csv", "report.html", "figures")  # beside the runs
 
@@ -166,10 +168,12 @@ def run_jobs(
 def _one_by_one(
     jobs: Sequence[Job], *, show: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[Job, str | None]]:
+    told = set[str]()  # the same data is described once
     for number, job in enumerate(jobs, start=1):
         say(f"{number} of {len(jobs)}: {job.name} begins")
+        display = shown_display(told) if show else None
         try:
-            problem = attempt(job.config, show=show)
+            problem = attempt(job.config, show=show, display=display)
         except Stopped as stopped:
             raise Stopped(
                 "stopped; resume with the same command and --resume", stopped.code
@@ -187,7 +191,7 @@ def _end(job: Job, problem: str | None) -> str:
     result = RunFolder(str(job.config.out)).result() or {}
     accuracy = (result.get("final") or {}).get(TEST.key)
     found = "" if accuracy is None else f", test accuracy {100 * accuracy:.1f}"
-    return f"ended after {result.get('seconds', 0) / 60:.1f} min{found}"
+    return f"ended after {duration(result.get('seconds', 0))}{found}"
 
 
 def split_losses(text: str) -> list[str]:

@@ -15,7 +15,8 @@ from typing import Any
 from imae.errors import ArgumentError, ImaeError, import_extra
 from imae.records import RunFolder
 from imae.train import Config, Run, Stopped, build_config, resume, train
-from imae.train.processes import fresh_process, stop_requests
+from imae.train.display import Display, QuietDisplay
+from imae.train.processes import fresh_process, start, stop_requests
 
 
 @dataclass(frozen=True)
@@ -35,22 +36,30 @@ class Job:
         return self.config.model_dump(mode="json")
 
 
-def train_or_resume(config: Config, *, show: bool = False) -> Run:
-    """The finished run of a configuration: trained, resumed, or found finished."""
+def train_or_resume(config: Config, *, show: bool = False, display: Display | None = None) -> Run:
+    """The finished run of a configuration: trained, resumed, or found finished.
+
+    Args:
+        config: What is trained.
+        show: Whether to show progress.
+        display: What shows the progress of a run in one process, instead.
+    """
     assert config.out is not None
+    if config.machine.devices * config.machine.nodes > 1:
+        display = None
     if RunFolder(config.out).exists():
-        return resume(config.out, show=show, model=config.model.name)
-    return train(config, show=show)
+        return resume(config.out, show=show, display=display, model=config.model.name)
+    return train(config, show=show, display=display)
 
 
-def attempt(config: Config, *, show: bool = False) -> str | None:
-    """Does a run; what went wrong, in one line, or None.
+def attempt(config: Config, *, show: bool = False, display: Display | None = None) -> str | None:
+    """Does a run as ``train_or_resume``; what went wrong, in one line, or None.
 
     Raises:
         Stopped: If a signal ended it; it can be resumed.
     """
     try:
-        train_or_resume(config, show=show)
+        train_or_resume(config, show=show, display=display)
     except Stopped:
         raise
     except ImaeError as error:
@@ -61,9 +70,14 @@ def attempt(config: Config, *, show: bool = False) -> str | None:
     return None
 
 
-def attempt_content(content: Mapping[str, Any]) -> str | None:
-    """Does a run given as plain settings, as another process gets them; see ``attempt``."""
-    return attempt(build_config(content))
+def attempt_content(content: Mapping[str, Any], *, has_notes: bool = True) -> str | None:
+    """Does a run given as plain settings, as another process gets them; see ``attempt``.
+
+    Args:
+        content: The settings.
+        has_notes: Whether notes on the data are shown.
+    """
+    return attempt(build_config(content), display=QuietDisplay(has_notes=has_notes))
 
 
 _SECONDS_BETWEEN_LOOKS = 0.5  # for a signal
@@ -85,7 +99,8 @@ def run_at_once(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | 
         at_end.callback(_stop, running)
         while waiting or running:
             while waiting and len(running) < workers:
-                running.append(_Worker(waiting.pop(0)))
+                is_first = len(waiting) == len(jobs)
+                running.append(_Worker(waiting.pop(0), has_notes=is_first))
             ready = wait([worker.receiver for worker in running], _SECONDS_BETWEEN_LOOKS)
             if request.signal:
                 raise Stopped("stopped; resume with the same command and --resume", request.code)
@@ -101,11 +116,11 @@ class _Worker:
     started it, which a signal to all of them ends before the runs have saved.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, has_notes: bool) -> None:
         self.job = job
         self.receiver, sender = multiprocessing.Pipe(duplex=False)
-        self._process = fresh_process(_work, job.content(), sender)
-        self._process.start()
+        self._process = fresh_process(_work, job.content(), sender, has_notes)
+        start(self._process)
         sender.close()
 
     def problem(self) -> str | None:
@@ -126,9 +141,9 @@ class _Worker:
             os.kill(self._process.pid, signal.SIGTERM)
 
 
-def _work(content: Mapping[str, Any], sender: Connection) -> None:
+def _work(content: Mapping[str, Any], sender: Connection, has_notes: bool) -> None:
     try:
-        sender.send(attempt_content(content))
+        sender.send(attempt_content(content, has_notes=has_notes))
     except Stopped as stopped:
         sender.send(str(stopped))
 

@@ -22,7 +22,14 @@ from imae.records.files import (
     read_file,
     whole_file,
 )
-from imae.records.measures import EpochDynamics, RunLabels, check_row
+from imae.records.measures import (
+    EpochDynamics,
+    RunLabels,
+    check_dynamics,
+    check_held_labels,
+    check_labels,
+    check_row,
+)
 
 
 def plain(value: Any) -> Any:
@@ -61,6 +68,7 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._sizes: dict[str, tuple[int, int]] = {}  # rows and classes of the labels
 
     @property
     def checkpoints(self) -> Path:
@@ -92,12 +100,25 @@ class RunFolder:
         self._write("env.json", env)
 
     def preparation(self) -> dict[str, Any]:
-        """How rows become inputs of the network: class names, shape and statistics."""
+        """How rows become inputs of the network: class names, shape and statistics.
+
+        Raises:
+            DataError: If that is not there, or cannot be read, or the labels have other classes.
+        """
         content = self._read_if_there("preparation.json")
         if content is None:
             raise DataError(
                 f"{self.path / 'preparation.json'}: there is no such file, as in runs of an "
                 "earlier version; train the run again"
+            )
+        for name in ("content", "annotations"):
+            if not isinstance(content.get(name, {}), dict):
+                raise DataError(f"{self.path / 'preparation.json'}: {name} must be a JSON object")
+        names = self.labels().class_names.tolist() if self.has_labels() else None
+        if names is not None and content.get("class_names", names) != names:
+            raise DataError(
+                f"{self.path / 'preparation.json'}: its classes are not those of labels.npz; one "
+                "of the two files was changed"
             )
         return content
 
@@ -193,15 +214,20 @@ class RunFolder:
         Raises:
             DataError: If they are not there, or cannot be read.
         """
-        return self._read_labels("labels.npz")
+        return self._read_labels("labels.npz", "epoch")
 
     def held_labels(self) -> RunLabels | None:
         """Labels not trained on: of held-out rows, and given ones of rows with a planted label."""
-        is_there = (self.path / "held_labels.npz").exists()
-        return self._read_labels("held_labels.npz") if is_there else None
+        path = self.path / "held_labels.npz"
+        if not path.exists():
+            return None
+        labels = self._read_labels(path.name, "held")
+        check_held_labels(labels, self.labels(), str(path))
+        return labels
 
     def write_labels(self, labels: RunLabels, held: RunLabels | None = None) -> None:
         """Writes the labels trained on and those not trained on."""
+        self._sizes.clear()
         for name, each in (("labels.npz", labels), ("held_labels.npz", held)):
             if each is not None:
                 arrays = {key: value for key, value in vars(each).items() if value is not None}
@@ -218,11 +244,11 @@ class RunFolder:
         Raises:
             DataError: If it is not there, or cannot be read.
         """
-        return self._read_dynamics(self._dynamics_file(epoch))
+        return self._read_dynamics(epoch, "epoch")
 
     def held_dynamics(self, epoch: int) -> EpochDynamics:
         """What the network at the end of an epoch, counted from 1, predicts of `held_labels`."""
-        return self._read_dynamics(self._dynamics_file(epoch, "held"))
+        return self._read_dynamics(epoch, "held")
 
     def write_dynamics(
         self, epoch: int, dynamics: EpochDynamics, held: EpochDynamics | None = None
@@ -232,14 +258,20 @@ class RunFolder:
             self._write_arrays(self._dynamics_file(epoch, "held"), vars(held))
         self._write_arrays(self._dynamics_file(epoch), vars(dynamics))
 
-    @staticmethod
-    def _read_dynamics(path: Path) -> EpochDynamics:
+    def _read_dynamics(self, epoch: int, kind: str) -> EpochDynamics:
+        path = self._dynamics_file(epoch, kind)
         arrays = read_arrays(path, {"margin": "f", "predicted": "i", "weight": "f"})
         check_lengths(path, arrays)
         with np.errstate(over="ignore"):  # as they were written; anything larger is damage
             for name in ("margin", "weight"):
                 arrays[name] = arrays[name].astype(np.float32, copy=False)
-        return EpochDynamics(**arrays)
+        dynamics = EpochDynamics(**arrays)
+        if kind not in self._sizes and self.has_labels():
+            _ = self.labels() if kind == "epoch" else self.held_labels()
+        if kind in self._sizes:
+            rows, classes = self._sizes[kind]
+            check_dynamics(dynamics, str(path), rows=rows, classes=classes)
+        return dynamics
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -264,14 +296,17 @@ class RunFolder:
     def _dynamics_file(self, epoch: int, kind: str = "epoch") -> Path:
         return self.path / "dynamics" / f"{kind}-{epoch:05d}.npz"
 
-    def _read_labels(self, name: str) -> RunLabels:
+    def _read_labels(self, name: str, kind: str) -> RunLabels:
         path = self.path / name
         kinds = {"row_ids": "U", "given": "iu", "class_names": "U"}
         further = {"clean": "iu", "planted": "b", "position": "i"}
         arrays = read_arrays(path, {**kinds, **further}, optional=tuple(further))
         names = arrays.pop("class_names")
         check_lengths(path, arrays)
-        return RunLabels(class_names=names, **arrays)
+        labels = RunLabels(class_names=names, **arrays)
+        check_labels(labels, str(path))
+        self._sizes[kind] = (len(labels.given), len(names))
+        return labels
 
     def _read(self, name: str) -> dict[str, Any]:
         content = self._read_if_there(name)

@@ -1,5 +1,6 @@
 """What a run records: measures by name, rows and direction; labels; dynamics; its history."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -84,8 +85,8 @@ HELD_OUT = Measure(
     name="held_out",
     heading="Held-out given labels",
     meaning="held-out rows predicted as labelled when training ended. It is measured on given "
-    "labels, of which some may be wrong, so it stays below the accuracy on true labels; the "
-    "order of the methods is what it shows.",
+    "labels, of which some may be wrong, so it is not the accuracy on true labels; the order of "
+    "the methods is what it shows.",
     parts=("held_out",),
     title="Held-out given labels",
 )
@@ -257,9 +258,83 @@ def check_row(row: Mapping[str, Any], where: str, *, last_step: int) -> None:
         raise DataError(
             f"{where}: must have a step after {last_step}, got {step!r}; no run wrote this file"
         )
-    for name in (*(measure.key for measure in MEASURES), *_NUMBERS):
+    accuracies = [measure.key for measure in MEASURES]
+    for name in (*accuracies, *_NUMBERS):
         value = row.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float | None):
             raise DataError(
                 f"{where}: {name} must be a number, got {value!r}; no run wrote this file"
             )
+        if value is None:
+            continue
+        # 1e999 is valid JSON and reads as infinity, and a whole number may have any length.
+        if not abs(value) <= sys.float_info.max:
+            raise DataError(f"{where}: {name} must be a finite number, got {value!r}")
+        if name in accuracies and not 0 <= value <= 1:
+            raise DataError(f"{where}: {name} must be in [0, 1], got {value!r}")
+
+
+def check_labels(labels: RunLabels, where: str) -> None:
+    """Raises unless class names and row ids differ, and all labels are among the classes.
+
+    Args:
+        labels: What was read.
+        where: The file, for messages.
+
+    Raises:
+        DataError: If not.
+
+    Examples:
+        >>> ids, names = np.array(["a", "b"]), np.array(["cat", "dog"])
+        >>> check_labels(RunLabels(ids, np.array([0, 1]), names), "labels.npz")
+    """
+    number = len(labels.class_names)
+    if number == 0 or len(set(labels.class_names.tolist())) < number:
+        raise DataError(f"{where}: has no class names, or one twice; the file is damaged")
+    for name, values in (("given", labels.given), ("clean", labels.clean)):
+        is_outside = np.zeros(0) if values is None else (values < 0) | (values >= number)
+        if values is not None and is_outside.any():
+            row = int(is_outside.argmax())
+            raise DataError(
+                f"{where}: {name} of row {str(labels.row_ids[row])!r} is {values[row]}, outside "
+                f"the {number} classes; the file is damaged"
+            )
+    ids, counts = np.unique(labels.row_ids, return_counts=True)
+    if (counts > 1).any():
+        raise DataError(f"{where}: row id {str(ids[counts.argmax()])!r} appears twice")
+
+
+def check_held_labels(held: RunLabels, trained: RunLabels, where: str) -> None:
+    """Raises unless rows that were held out have the classes of a run, and are not trained on.
+
+    Rows with a planted label are trained on under that, and are held out under the given one.
+
+    Raises:
+        DataError: If not.
+    """
+    if not np.array_equal(held.class_names, trained.class_names):
+        raise DataError(f"{where}: its classes are not those of labels.npz")
+    planted = trained.planted
+    ids = trained.row_ids if planted is None else trained.row_ids[~planted]
+    both = np.intersect1d(held.row_ids, ids)
+    if len(both):
+        raise DataError(f"{where}: row {str(both[0])!r} is held out and trained on")
+
+
+def check_dynamics(dynamics: EpochDynamics, where: str, *, rows: int, classes: int) -> None:
+    """Raises unless an epoch is one of so many rows and classes.
+
+    Raises:
+        DataError: If not.
+    """
+    if len(dynamics.margin) != rows:
+        raise DataError(f"{where}: has {len(dynamics.margin)} rows, the run {rows} labels")
+    predicted = dynamics.predicted
+    is_outside = (predicted < -1) | (predicted >= classes)
+    if is_outside.any():
+        raise DataError(
+            f"{where}: predicted class {predicted[is_outside.argmax()]} is outside the {classes} "
+            f"classes; the file is damaged"
+        )
+    if rows and np.isnan(dynamics.margin).all():
+        raise DataError(f"{where}: has a margin for no row; the file is damaged")

@@ -26,7 +26,7 @@ from imae.report.dynamics import (
     share_chart,
     weight_chart,
 )
-from imae.report.formats import REPORTED, printable, thin
+from imae.report.formats import REPORTED, printable, setting_words, thin
 from imae.report.hints import Summary, notes_of_method, notes_of_setting, summarise
 from imae.report.read import RunRecord
 
@@ -175,6 +175,11 @@ class Comparison:
     def data(self) -> str:
         """Name of the data: of a path the last part."""
         return Path(self.names[0]).name or self.names[0]
+
+    @property
+    def title(self) -> str:
+        """Data, noise and network in one line."""
+        return setting_words(self.names)
 
     @property
     def has_times(self) -> bool:

@@ -113,8 +113,12 @@ def verdict(methods: Mapping[str, Sequence[RunRecord]]) -> str:
         unfinished = sum(run.result is None for runs in methods.values() for run in runs)
         return "No run has finished yet." if unfinished else "No accuracy was measured."
     name, measure, summary = best
-    where = "the test rows" if measure is TEST else "held-out given labels, some of them wrong"
-    own = f"{summary_text(summary, seeds=summary.count)}%"
+    share = f"{summary_text(summary, seeds=summary.count)}%"
+    own = (
+        f"predicts {share} of the test rows right"
+        if measure is TEST
+        else f"predicts {share} of the held-out given labels (some of which may be wrong)"
+    )
     others = {
         other: found
         for other, runs in methods.items()
@@ -127,11 +131,11 @@ def verdict(methods: Mapping[str, Sequence[RunRecord]]) -> str:
         else f", and memorised {percent(memorised.mean)}% of the wrong labels"
     )
     if not others:
-        return f"{name} predicts {own} of {where} right{tail}."
+        return f"{name} {own}{tail}."
     second = max(others, key=lambda other: others[other].mean)
     gap = 100 * (summary.mean - others[second].mean)
     lead = f"{gap:.1f} points above {second}" if gap >= 0.05 else f"level with {second}"
-    return f"{name} ends highest: {own} of {where} right, {lead}{tail}."
+    return f"{name} ends highest: it {own}, {lead}{tail}."
 
 
 def large_numbers(
@@ -143,7 +147,7 @@ def large_numbers(
     if best is not None:
         for measure, label in (
             (TEST, "test rows right at the end"),
-            (HELD_OUT, "held-out given labels right"),
+            (HELD_OUT, "held-out given labels predicted"),
             (NOISY, "wrong labels memorised"),
         ):
             found = _final(methods[best[0]], measure)

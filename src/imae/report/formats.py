@@ -86,6 +86,24 @@ def percent(fraction: float | None) -> str:
     return UNKNOWN if fraction is None else f"{100 * fraction:.1f}"
 
 
+def noise_words(noise: str) -> str:
+    """The noise of a setting as a part of a sentence.
+
+    Examples:
+        >>> noise_words("none"), noise_words("symmetric:0.4"), noise_words("labels from fixed.csv")
+        ('no noise added', 'noise symmetric:0.4', 'labels from fixed.csv')
+    """
+    if noise == "none":
+        return "no noise added"
+    return noise if noise.startswith("labels from ") else f"noise {noise}"
+
+
+def setting_words(setting: tuple[str, str, str]) -> str:
+    """Data, noise and network in one line."""
+    data, noise, model = setting
+    return f"{data}, {noise_words(noise)}, {model}"
+
+
 def duration(seconds: float | None) -> str:
     """A time in the unit that suits its size, or a dash if it is unknown.
 
@@ -125,7 +143,8 @@ def as_text(shown: "Table", *, width: int) -> str:
         for column in range(_NUM_NAMES - 1)
         if lines and len({line[column] for line in lines}) == 1
     ]
-    above = [f"{headings[column].lower()} {lines[0][column]}" for column in shared]
+    words = ("data {}".format, noise_words, "network {}".format)
+    above = [words[column](lines[0][column]) for column in shared]
     kept = [column for column in range(len(headings)) if column not in shared]
     out = io.StringIO()
     # Endless, or rich would cut what does not fit; a terminal wraps it.
@@ -212,12 +231,12 @@ def save_table(shown: "Table", path: str | os.PathLike[str]) -> None:
 def notes(shown: "Table") -> list[str]:
     """One line for each setting and each row that has something a reader must know."""
     settings = [
-        printable(f"{', '.join(setting)}: {note}")
+        printable(f"{setting_words(setting)}: {note}")
         for setting, found in shown.notes.items()
         for note in found
     ]
     return settings + [
-        printable(f"{', '.join((*row.setting, row.method))}: {'; '.join(row.notes)}")
+        printable(f"{setting_words(row.setting)}, {row.method}: {'; '.join(row.notes)}")
         for row in shown.rows
         if row.notes
     ]
@@ -243,7 +262,7 @@ def time_text(relative_time: float | None) -> str:
 
 def _headings(shown: "Table") -> list[str]:
     numbers = (column.heading for column in shown.columns)
-    return ["Data", "Noise", "Network", "Method", "Seeds", *numbers, "Time"]
+    return ["Data", "Noise added", "Network", "Method", "Seeds", *numbers, "Time"]
 
 
 def _cells(shown: "Table", row: "Row") -> list[str]:

@@ -61,10 +61,10 @@ def notes_of_method(runs: Sequence[RunRecord]) -> tuple[str, ...]:
             f"({', '.join(dict.fromkeys(constant))}): try another learning rate or more epochs"
         )
     elif is_rising(runs):
-        notes.append(
-            "accuracy was still rising when training ended: train longer (robust losses learn more "
-            "slowly than cross entropy)"
+        slow = (
+            "" if runs[0].loss == "cce" else " (robust losses learn more slowly than cross entropy)"
         )
+        notes.append(f"accuracy was still rising when training ended: train longer{slow}")
     return tuple(notes)
 
 
@@ -206,7 +206,7 @@ def _best_held_out(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
         f"{100 * error:.1f}"
     )
     line += f"; within it: {', '.join(near)})" if near else "; no other is within it)"
-    return [f"{line}. Some given labels may be wrong, so all true accuracies are higher"]
+    return [f"{line}. Some given labels may be wrong, so these are not true accuracies"]
 
 
 def _standard_error(summary: Summary, runs: Sequence[RunRecord]) -> float:

@@ -36,6 +36,7 @@ from imae.report.formats import (
 from imae.report.read import RunRecord, flatten, shared
 
 _NUM_NUMBERS = 20  # rows of the table behind a figure
+_NUM_NAMED = 4  # data sets that the title lists
 _VALUE_LENGTH = 300  # characters of a setting
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _IMAGE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/]+=*")
@@ -77,6 +78,10 @@ def render(
     environment = build_environment("imae.report")
     labels = {run.folder: read_labels(run.folder) for run in runs}
     whole = table(runs)
+    settings = [
+        compare(alike, whole, labels, pictures=pictures)
+        for alike in group(runs, lambda run: run.setting).values()
+    ]
     return str(
         environment.get_template("page.html").render(
             policy=policy(
@@ -93,10 +98,9 @@ def render(
             table=whole,
             summary_text=summary_text,
             time_text=time_text,
-            settings=[
-                compare(alike, whole, labels, pictures=pictures)
-                for alike in group(runs, lambda run: run.setting).values()
-            ],
+            settings=settings,
+            data=_listed(list(dict.fromkeys(setting.data for setting in settings))),
+            num_methods=len({run.method for run in runs}),
             runs=_runs(runs, labels),
             shared_settings=_sheet(shared([run.config for run in runs])),
             shared_environment=_sheet(shared([run.environment for run in runs])),
@@ -145,6 +149,13 @@ def _date(runs: Sequence[RunRecord]) -> str | None:
     """The day on which the last of the runs began, if their records say so."""
     days = [str(run.environment.get("started", ""))[:10] for run in runs]
     return max((day for day in days if _DAY.fullmatch(day)), default=None)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names as one would say them, or the first of them and how many more there are."""
+    if len(names) > _NUM_NAMED:
+        return f"{', '.join(names[: _NUM_NAMED - 1])} and {len(names) - _NUM_NAMED + 1} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _shown(value: object) -> object:

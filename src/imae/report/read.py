@@ -154,7 +154,7 @@ def read_run(folder: str | os.PathLike[str]) -> RunRecord:
         seed=plain_text(config.get("seed")),
         config=config,
         environment=run.env(),
-        history=_history(run),
+        history=tuple(run.history()),
         result=_result(run),
         progress=run.progress(),
     )
@@ -168,7 +168,7 @@ def plain_text(value: object) -> str:
 def _noise(config: Mapping[str, Any]) -> str:
     labels = config["data"].get("labels")
     if labels is not None:
-        return f"labels {Path(plain_text(labels)).name}"
+        return f"labels from {Path(plain_text(labels)).name}"
     return "none" if config.get("noise") is None else plain_text(config["noise"])
 
 
@@ -210,21 +210,6 @@ def _result(folder: RunFolder) -> dict[str, Any] | None:
             if result.get(moment) is not None:
                 _check_row(result[moment], f"{path}: {moment}")
     return result
-
-
-def _history(folder: RunFolder) -> tuple[HistoryRow, ...]:
-    rows: list[HistoryRow] = []
-    for number, row in enumerate(folder.history(), start=1):
-        where = f"{folder.path / 'history.jsonl'}, line {number}"
-        _check_row(row, where)
-        if row.get("step") is None:
-            raise DataError(f"{where}: has no step")
-        if rows and row["step"] <= rows[-1]["step"]:
-            raise DataError(
-                f"{where}: step {row['step']} does not come after step {rows[-1]['step']}"
-            )
-        rows.append(row)
-    return tuple(rows)
 
 
 def _check_row(row: object, where: str) -> None:

@@ -6,7 +6,7 @@ import io
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from imae.errors import import_extra
@@ -23,8 +23,8 @@ class Display:
     def say(self, line: str) -> None:
         """Shows a line that must not be missed."""
 
-    def inform(self, line: str) -> None:
-        """Shows a line to a person who watches."""
+    def read(self, summary: str, notes: Sequence[str]) -> None:
+        """Shows what the data is, and what a person should know of it."""
 
     def start(self, step: int, total_steps: int) -> None:
         """Starts showing progress."""
@@ -41,11 +41,23 @@ class Display:
 
 @final
 class QuietDisplay(Display):
-    """Only lines that must not be missed, on the error stream."""
+    """Only lines that must not be missed, on the error stream.
+
+    Args:
+        has_notes: Whether notes on the data are shown.
+    """
+
+    def __init__(self, *, has_notes: bool = True) -> None:
+        self._has_notes = has_notes
 
     def say(self, line: str) -> None:
         """Prints the line."""
         print(f"imae: {line}", file=sys.stderr, flush=True)
+
+    def read(self, summary: str, notes: Sequence[str]) -> None:  # noqa: ARG002
+        """Prints the notes."""
+        for note in notes if self._has_notes else ():
+            self.say(note)
 
 
 @final
@@ -54,10 +66,14 @@ class LineDisplay(Display):
 
     Args:
         clock: Seconds from some moment on.
+        told: What was said about the data; it is not said again.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, told: set[str] | None = None
+    ) -> None:
         self._clock = clock
+        self._told = set[str]() if told is None else told
         self._start = self._total = 0
         self._started = self._spoke = 0.0
         self._last = ""
@@ -66,9 +82,10 @@ class LineDisplay(Display):
         """Prints the line."""
         print(f"imae: {line}", file=sys.stderr, flush=True)
 
-    def inform(self, line: str) -> None:
-        """Prints the line."""
-        self.say(line)
+    def read(self, summary: str, notes: Sequence[str]) -> None:
+        """Prints them."""
+        for line in _untold([summary, *notes], self._told):
+            self.say(line)
 
     def start(self, step: int, total_steps: int) -> None:
         """Starts counting."""
@@ -93,9 +110,13 @@ class LineDisplay(Display):
 
 @final
 class BarDisplay(Display):
-    """A bar with the time left and the last measures, on the error stream."""
+    """A bar with the time left and the last measures, on the error stream.
 
-    def __init__(self) -> None:
+    Args:
+        told: What was said about the data; it is not said again.
+    """
+
+    def __init__(self, *, told: set[str] | None = None) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -106,6 +127,7 @@ class BarDisplay(Display):
             TimeRemainingColumn,
         )
 
+        self._told = set[str]() if told is None else told
         self._bar = Progress(
             TextColumn("step"),
             MofNCompleteColumn(),
@@ -118,9 +140,10 @@ class BarDisplay(Display):
         )
         self._task = self._bar.add_task("", total=None)
 
-    def inform(self, line: str) -> None:
-        """Prints the line."""
-        self.say(line)
+    def read(self, summary: str, notes: Sequence[str]) -> None:
+        """Prints them."""
+        for line in _untold([summary, *notes], self._told):
+            self.say(line)
 
     def start(self, step: int, total_steps: int) -> None:
         """Shows the bar."""
@@ -144,9 +167,20 @@ class BarDisplay(Display):
         self._bar.stop()
 
 
-def shown_display() -> Display:
-    """A bar on a terminal, lines in a file or a pipe."""
-    return BarDisplay() if sys.stderr.isatty() else LineDisplay()
+def shown_display(told: set[str] | None = None) -> Display:
+    """A bar on a terminal, lines in a file or a pipe.
+
+    Args:
+        told: What displays of other runs have said about the data; this one adds to it.
+    """
+    return BarDisplay(told=told) if sys.stderr.isatty() else LineDisplay(told=told)
+
+
+def _untold(lines: Sequence[str], told: set[str]) -> list[str]:
+    """The lines that were not told yet; now they are."""
+    new = [line for line in dict.fromkeys(lines) if line not in told]
+    told.update(new)
+    return new
 
 
 def _measures(row: Mapping[str, Any]) -> str:

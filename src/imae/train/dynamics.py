@@ -129,6 +129,7 @@ def closing_hints(
     class_names: Sequence[str],
     *,
     epochs: float,
+    is_robust: bool = True,
 ) -> list[str]:
     """What an experienced person would say about a run that has ended, a line each.
 
@@ -137,6 +138,7 @@ def closing_hints(
         predicted: Predicted class of every row in the last epoch, negative for a row not seen.
         class_names: Names of the classes.
         epochs: Epochs that were trained.
+        is_robust: Whether the method is another than cross entropy.
     """
     hints = []
     seen = np.unique(predicted[predicted >= 0]) if predicted is not None else np.zeros(0)
@@ -153,7 +155,7 @@ def closing_hints(
         if half is not None and last - half > _STILL_RISING:
             hints.append(
                 f"accuracy rose from {half:.1%} to {last:.1%} in the second half of the run; train "
-                "longer: robust losses learn more slowly than cross entropy"
+                "longer" + (": robust losses learn more slowly than cross entropy" * is_robust)
             )
     return hints
 

@@ -49,10 +49,8 @@ class Journal:
         """
         if is_resumed:
             described = describe_rows(state.prepared, state.config.data.features)
-            check_same_data(self.run, _labels(state), described)
-            content = load_checkpoint(self.run.checkpoints, self.display.say)
-            if content is not None:
-                state.restore(content)
+            check_same_data(self.run, _labels(state), _held_labels(state), described)
+            load_checkpoint(self.run.checkpoints, self.display.say, state.restore)
             self._continue(state)
         elif state.is_first:
             threads = state.config.machine.threads
@@ -210,7 +208,10 @@ class Journal:
         self.run.write_result(result)
         self._progress(state, "finished")
         names, epochs = state.prepared.train.class_names, state.step / state.steps_per_epoch
-        for line in closing_hints(history, self._predicted, names, epochs=epochs):
+        is_robust = state.config.method.name != "cce"
+        for line in closing_hints(
+            history, self._predicted, names, epochs=epochs, is_robust=is_robust
+        ):
             self.display.say(line)
 
     def close(self) -> None:

@@ -78,7 +78,8 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
     total, stop = state.ranks.total(mine).unbind()
     # Strategies average gradients over ranks; this makes the average that of the whole batch.
     share = state.ranks.number / total.clamp(min=torch.finfo(total.dtype).tiny)
-    loss = (losses * weight).sum()
+    # A row of weight 0 adds nothing, whatever its loss is.
+    loss = torch.where(weight > 0, losses * weight, 0).sum()
     state.fabric.backward(loss * share)
     assert logits.grad is not None
     own = logits.grad.float().abs().sum(1) / (share * _loss_scale(state))
@@ -195,7 +196,8 @@ _LONG_RUN = 3600.0
 class Plan:
     """What would run: its settings as text, its size, and estimates of training steps in seconds.
 
-    ``feature_seconds`` is for features of a frozen network; ``hints`` are lines of advice.
+    ``feature_seconds`` is for features of a frozen network; ``hints`` are lines of advice;
+    ``columns`` are those of a table, each with what it is used as.
     """
 
     settings: dict[str, str]
@@ -206,6 +208,7 @@ class Plan:
     total_seconds: float
     feature_seconds: float | None = None
     hints: tuple[str, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 def plan(config: Config) -> Plan:
@@ -236,6 +239,7 @@ def plan(config: Config) -> Plan:
         total_seconds=total_seconds,
         feature_seconds=sampled.seconds if config.data.features is not None else None,
         hints=_hints(state, total_seconds),
+        columns=state.prepared.columns,
     )
 
 

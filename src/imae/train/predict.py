@@ -33,12 +33,15 @@ class Predictions:
         labels: Most likely class, shape (N,), int64 in [0, C).
         probabilities: Probability of every class, shape (N, C), float32.
         class_names: Names of the C classes.
+        notes: What a user should know about how the rows were read, such as words that no
+            training row has.
     """
 
     row_ids: NDArray[np.str_]
     labels: NDArray[np.int64]
     probabilities: NDArray[np.float32]
     class_names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.row_ids)
@@ -87,15 +90,23 @@ def predict(
     run = run if isinstance(run, Run) else Run(run)
     network = load_network(run, which)
     where = str(data) if isinstance(data, str | Path) else "the rows given"
-    split = prepare_rows(run, data, root=root)
+    notes: list[str] = []
+    split = prepare_rows(run, data, root=root, say=notes.append)
     labels, probabilities = _run(network, plain_batches(run, split), progress, where)
-    return Predictions(split.row_ids, labels, probabilities, split.class_names)
+    return Predictions(split.row_ids, labels, probabilities, split.class_names, tuple(notes))
 
 
-def prepare_rows(run: Run, data: object, *, root: str | Path | None = None) -> Split:
+def prepare_rows(
+    run: Run,
+    data: object,
+    *,
+    root: str | Path | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Split:
     """New rows as the network of a run takes them; see ``predict`` for what they may be.
 
-    The labels of the split are all 0 and mean nothing.
+    The labels of the split are all 0 and mean nothing. ``say`` is called with each note about how
+    they were read.
 
     Raises:
         DataError: If the rows cannot be read or do not fit the run.
@@ -104,6 +115,9 @@ def prepare_rows(run: Run, data: object, *, root: str | Path | None = None) -> S
     where = str(data) if isinstance(data, str | Path) else "the rows given"
     options = run.config.data.options
     rows = load_unlabelled(data, like=preparation.like, options=options, root=root)
+    if say is not None:
+        for note in rows.notes:
+            say(note)
     split = rows.split(preparation.class_names)
     return split if preparation.features is None else _as_features(split, preparation, run, where)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -20,6 +21,7 @@ from imae.records import RunFolder, RunLabels
 from imae.train.config import ModelConfig
 from imae.train.machine import has_bfloat16
 
+_LATER = {"date_format"}  # keys that runs of earlier versions do not have
 _SMALL = 96
 _ENLARGED = 112
 
@@ -211,27 +213,36 @@ def read_preparation(folder: RunFolder) -> Preparation:
         raise DataError(f"{path}: is damaged ({error}); train the run again") from error
 
 
-def check_same_data(run: RunFolder, labels: RunLabels, described: dict[str, Any]) -> None:
+def check_same_data(
+    run: RunFolder, labels: RunLabels, held: RunLabels | None, described: dict[str, Any]
+) -> None:
     """Raises if the data is not what a run was started on.
 
     Args:
         run: The run folder.
         labels: Labels of the rows to train on.
+        held: Labels that are not trained on, if there are any.
         described: Their preparation and the hashes of all parts, as ``rows.describe`` gives them.
 
     Raises:
-        DataError: If a row, a label, the content of a part or the preparation differs.
+        DataError: If a row, a label, a weight, the content of a part or the preparation differs.
     """
     _check_same_labels(run.labels(), labels, run)
+    held_before = run.held_labels()  # runs of earlier versions have none
+    if held is not None and held_before is not None:
+        _check_same_labels(held_before, held, run)
     _check_same_inputs(run.preparation(), described, run)
 
 
 def _check_same_labels(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
     if len(before.given) == len(now.given):
         changed = (before.row_ids != now.row_ids) | (before.given != now.given)
-        if not changed.any():
+        if changed.any():
+            row = f"row {str(now.row_ids[int(changed.argmax())])!r} differs"
+        elif not np.array_equal(before.clean, now.clean):
+            row = "the true labels differ"
+        else:
             return
-        row = f"row {str(now.row_ids[int(changed.argmax())])!r} differs"
     else:
         row = f"{len(now.given)} rows instead of {len(before.given)}"
     raise DataError(f"{run.path}: the data is not what this run was started on: {row}")
@@ -245,6 +256,12 @@ def _check_same_inputs(before: dict[str, Any], now: dict[str, Any], run: RunFold
             raise DataError(
                 f"{run.path}: the data is not what this run was started on: the {part} part differs"
             )
+    annotations = before.get("annotations", {})  # nor have they these
+    for name, value in now["annotations"].items():
+        if annotations.get(name, value) != value:
+            raise DataError(
+                f"{run.path}: the data is not what this run was started on: the {name} differ"
+            )
     for key in ("class_names", "input_shape", "preparation"):
         if not _is_close(before.get(key), now[key]):
             raise DataError(
@@ -253,9 +270,13 @@ def _check_same_inputs(before: dict[str, Any], now: dict[str, Any], run: RunFold
 
 
 def _is_close(before: Any, now: Any) -> bool:
-    """Whether nested values are equal; numbers may differ in the digits that machines differ in."""
+    """Whether nested values are equal; numbers may differ in the digits that machines differ in.
+
+    What an earlier version did not store is not compared.
+    """
     if isinstance(before, dict) and isinstance(now, dict):
-        return before.keys() == now.keys() and all(_is_close(before[key], now[key]) for key in now)
+        same = before.keys() | (_LATER & now.keys())
+        return same == now.keys() and all(_is_close(before[key], now[key]) for key in before)
     if isinstance(before, list) and isinstance(now, list):
         return len(before) == len(now) and all(map(_is_close, before, now))
     if isinstance(before, float) and isinstance(now, float):

@@ -101,6 +101,25 @@ def fresh_process(work: Callable[..., object], *arguments: Any) -> BaseProcess:
     )
 
 
+def start(process: BaseProcess) -> None:
+    """Starts a process of ``fresh_process``.
+
+    The process that forks it off may be ending at that moment, of a signal to all of them: then
+    Python sees the end of a pipe, and starts another one if it is asked again.
+
+    Raises:
+        ImaeError: If it cannot be started.
+    """
+    try:
+        try:
+            process.start()
+        except (EOFError, ConnectionError):
+            process.start()
+    except (EOFError, OSError) as error:
+        reason = str(error) or type(error).__name__
+        raise ImaeError(f"a process for a run could not be started ({reason})") from error
+
+
 def _call(environment: Mapping[str, str], work: Callable[..., object], arguments: Any) -> None:
     os.environ.clear()
     os.environ.update(environment)
@@ -128,7 +147,7 @@ def start_processes(call: Callable[[], object], config: Config, folder: Path) ->
     workers = [fresh_process(_work, call, rank, number, port, errors) for rank in range(number)]
     with _forwarded_signals(workers):
         for worker in workers:
-            worker.start()
+            start(worker)
         _wait(workers)
     said: list[ImaeError] = []
     while not errors.empty():

@@ -35,14 +35,16 @@ class LoadedRows:
     Args:
         data: The rows, under their given labels.
         is_scaled: Whether the numbers are at one scale already.
-        content: Hash of the content of each part, as it was loaded.
+        content: Hash of the inputs, ids and given labels of each part, as it was loaded.
         images: The images that a frozen network made features of, if it did.
+        annotations: Hash of the weights, and of the true labels, of each part.
     """
 
     data: Data
     is_scaled: bool
     content: Mapping[str, str]
     images: Inputs | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,9 @@ class Prepared:
         images: The images or texts that features were made of, if those are trained on.
         planted: Rows whose label in ``train`` was drawn wrong, under their given labels.
         is_held_out: Whether ``validation`` was taken from the training rows of the data.
-        content: Hash of the content of each part of the data.
+        content: Hash of the content of each part of the data; see ``LoadedRows``.
+        annotations: Hash of the weights, and of the true labels, of each part.
+        columns: Of a table, each column and what it is used as.
         row_ids: Ids of the training rows in the order of the data, those held out among them.
     """
 
@@ -71,6 +75,8 @@ class Prepared:
     planted: Split | None = None
     is_held_out: bool = False
     content: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[tuple[str, str], ...] = ()
     row_ids: NDArray[np.str_] | None = None
 
     def positions(self, row_ids: NDArray[np.str_]) -> NDArray[np.int64] | None:
@@ -140,10 +146,11 @@ def load_rows(
         skipped = [row.row_id for row in data.skipped]
         path = Path(settings.labels)
         data = replace(data, train=relabel_from_file(data.train, path, skipped=skipped))
-    content = {}
+    content, annotations = {}, {}
     if extract is None:
         texts = settings.features is not None
         content = {name: _content_hash(each, texts=texts) for name, each in data.splits().items()}
+        annotations = _annotation_hashes(data)
     if settings.rows is not None:  # before the features, which take long
         if settings.rows >= (number := len(data.train)):
             raise ArgumentError(f"data.rows: {settings.rows} of {number} rows; leave it out")
@@ -151,12 +158,12 @@ def load_rows(
     if settings.features is None:
         if config.model.init is not None:
             data, is_scaled = with_start_pixels(config.model, data, is_scaled=is_scaled)
-        return LoadedRows(data, is_scaled, content)
+        return LoadedRows(data, is_scaled, content, annotations=annotations)
     as_features = (extract or frozen_features)(settings.features, settings.workers)
     images = published_images(settings.features, data.train.inputs)
     data = data.map_splits(as_features)
     data = fit_preparation(data) if scale_by_all else data
-    return LoadedRows(data, scale_by_all, content, images)
+    return LoadedRows(data, scale_by_all, content, images, annotations)
 
 
 def prepare(
@@ -212,6 +219,8 @@ def prepare(
         planted=planted,
         is_held_out=is_held_out,
         content=rows.content,
+        annotations=rows.annotations,
+        columns=data.columns,
         row_ids=data.train.row_ids,
     )
     return prepared if rows.is_scaled else _scaled(prepared, settings.name)
@@ -249,6 +258,17 @@ def _content_hash(split: Split, *, texts: bool) -> str:
     for column in (split.row_ids, split.labels):
         digest.update("\0".join(map(str, column.tolist())).encode())
     return digest.hexdigest()
+
+
+def _annotation_hashes(data: Data) -> dict[str, str]:
+    """Hashes by what they are of, for messages: not part of ``content``, which older runs have."""
+    return {
+        f"{name} of the {part} part": hashlib.sha256(
+            b"" if values is None else np.ascontiguousarray(values).data
+        ).hexdigest()
+        for part, split in data.splits().items()
+        for name, values in (("weights", split.weights), ("true labels", split.clean_labels))
+    }
 
 
 def _is_truth_known(train: Split, config: Config) -> bool:
@@ -307,4 +327,5 @@ def describe(prepared: Prepared, network: str | None) -> dict[str, Any]:
         "input_shape": list(inputs.shape),
         "preparation": described,
         "content": dict(prepared.content),
+        "annotations": dict(prepared.annotations),
     }

@@ -152,19 +152,50 @@ def save_checkpoint(folder: Path, content: dict[str, Any], *, step: int, keep: i
             path.unlink(missing_ok=True)
 
 
-def load_checkpoint(folder: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """The newest checkpoint that is complete, or None if there is none.
+def load_checkpoint(
+    folder: Path,
+    say: Callable[[str], None],
+    restore: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any] | None:
+    """The newest checkpoint that is complete and fits the run, or None if none is complete.
 
     Args:
         folder: Folder of the checkpoints.
-        say: Called with one line for each checkpoint that is damaged.
+        say: Called with one line for each checkpoint that is damaged or does not fit.
+        restore: Called with the content; fails if that is not of the run.
+
+    Raises:
+        DataError: If none that is complete fits: training from the start would overwrite the run.
     """
+    is_any_complete = False
     for path in reversed(list_checkpoints(folder)):
         try:
-            return load_tensors(path)
+            content = load_tensors(path)
+            is_any_complete = True
+            if restore is not None:
+                _restore(content, path, restore)
+            return content
         except DataError as error:
             say(f"{error}; trying the checkpoint before it")
+    if is_any_complete:
+        raise DataError(
+            f"{folder.parent}: no checkpoint fits this run; if its config.json was changed, change "
+            "it back, else train again with another --out"
+        )
     return None
+
+
+def _restore(
+    content: dict[str, Any], path: Path, restore: Callable[[dict[str, Any]], None]
+) -> None:
+    try:
+        if content["step"] != _step(path):
+            raise ValueError(f"it is of step {content['step']!r}")
+        restore(content)
+    # Whatever was written into the file, of any type and shape.
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: does not fit this run ({reason})") from None
 
 
 def list_checkpoints(folder: Path) -> list[Path]:

@@ -66,9 +66,8 @@ def setup(
     config = config.model_copy(update={"method": chosen})
     prepared = prepare(config, rows, needs_trusted=method.needs_trusted)
     held_out = prepared.validation if prepared.is_held_out else None
-    display.inform(describe(rows.data) + (f"; {len(held_out)} rows held out" if held_out else ""))
-    for note in rows.data.notes:
-        display.say(note)
+    held_words = f"; {len(held_out)} rows held out" if held_out else ""
+    display.read(describe(rows.data) + held_words, rows.data.notes)
     config = resolved(config, prepared)
     ranks = Ranks(fabric)
     train = config.train
@@ -182,7 +181,7 @@ def _start_method(
             config=config,
         )
 
-    transition = prepared.transition
+    transition, weights = prepared.transition, prepared.train.weights
     learner.method.start(
         Facts(
             labels=torch.from_numpy(prepared.train.labels).to(fabric.device),
@@ -196,6 +195,7 @@ def _start_method(
             gather=ranks.gather,
             transition=None if transition is None else torch.from_numpy(transition),
             trusted=_trusted_rows(prepared.trusted, fabric.device),
+            weights=None if weights is None else torch.from_numpy(weights),
         )
     )
 

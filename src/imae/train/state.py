@@ -1,5 +1,6 @@
 """Everything that a run consists of, in one object, so that a checkpoint cannot miss a part."""
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -190,7 +191,14 @@ class State:
         return dict(whole(content)) if self.is_sharded else content
 
     def restore(self, content: dict[str, Any]) -> None:
-        """Continues from what ``capture`` returned; sums over ranks go to the first."""
+        """Continues from what ``capture`` returned; sums over ranks go to the first.
+
+        A state that fails to be restored is undefined until another is.
+
+        Raises:
+            Exception: Any, if the content is not that of such a run.
+        """
+        self._check(content)
         self.step = content["step"]
         self.seconds = content["seconds"]
         self.step_seconds = content["step_seconds"]
@@ -202,6 +210,10 @@ class State:
         if self.is_sharded:
             optimizer = divided_optimizer(optimizer, self.optimizer)
         self.optimizer.load_state_dict(optimizer)
+        for parameter, kept in self.optimizer.state.items():
+            for name, value in kept.items():
+                if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+                    raise ValueError(f"{name} of the optimiser is of shape {tuple(value.shape)}")
         if self.average is not None:
             self._load(self.average.module, content["average"])
         scaler = self.scaler()
@@ -210,6 +222,20 @@ class State:
         if self.is_first:
             self.dynamics.restore(content["dynamics"])
             self.loss.copy_(content["loss"])
+
+    def _check(self, content: dict[str, Any]) -> None:
+        """Raises if a value that nothing else would refuse is not of such a run."""
+        for name in ("step", "seconds", "step_seconds", "best_validation"):
+            value = content[name]
+            is_number = isinstance(value, int if name == "step" else int | float)
+            lowest = -1 if name == "best_validation" else 0
+            if not is_number or not lowest <= value < math.inf:
+                raise ValueError(f"{name} is {value!r}")
+        for name, ours in (("dynamics", self.dynamics.state()), ("loss", self.loss)):
+            if content[name].shape != ours.shape:
+                raise ValueError(f"{name} is of shape {tuple(content[name].shape)}")
+        if not all(bool(each.isfinite().all()) for each in content["networks"].values()):
+            raise ValueError("its weights are not finite")
 
     def _load(self, module: nn.Module, weights: dict[str, Tensor]) -> None:
         module.load_state_dict(

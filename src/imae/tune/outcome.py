@@ -66,6 +66,11 @@ class Trial:
     is_hit: NDArray[np.bool_] | None = None
     num_rows: int = 0
 
+    @property
+    def status(self) -> str:
+        """``"finished"``, or ``"stopped early"`` because it fell behind the others."""
+        return "stopped early" if self.accuracy is None else "finished"
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -328,6 +333,7 @@ def write_page(outcome: "Outcome", num_failed: int) -> None:
             {
                 "trial": each.number,
                 "settings": dict(each.settings),
+                "status": each.status,
                 "accuracy": each.accuracy,
                 "fitted": each.fitted,
                 "epoch": each.epoch,
@@ -350,6 +356,16 @@ def short(value: Any) -> str:
         ('0.3', 'auto')
     """
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def setting_words(settings: Mapping[str, Any]) -> str:
+    """What was tried, in one line.
+
+    Examples:
+        >>> setting_words({"method.name": "gce", "method.arguments.q": 0.7, "optimizer.lr": 0.05})
+        'loss gce, q 0.7, learning rate 0.05'
+    """
+    return ", ".join(f"{_SHORT.get(key, key)} {short(value)}" for key, value in settings.items())
 
 
 def _columns(outcome: "Outcome") -> dict[str, str]:

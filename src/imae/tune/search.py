@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imae.errors import ArgumentError, DataError, ImaeError
+from imae.errors import ArgumentError, DataError, ImaeError, check_integer, check_interval
 from imae.records.files import hold, whole_file
 from imae.train import Config, Stopped, build_config
 from imae.train.rows import load_rows
-from imae.tune.outcome import Outcome, conclude
+from imae.tune.outcome import Outcome, conclude, setting_words
 from imae.tune.study import (
     PROBLEM,
+    SAME,
     STUDY,
+    distinct,
     ended,
     open_study,
     storage_errors,
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
 
 TRIALS = 20
 _MOST_FAILURES = 3  # before the first success, after which the search gives up
+_MOST_REPEATED = 20  # suggestions in a row that were tried before
 _FILE = "search.json"
+_LEFT = {"lock", "search.db"}  # by a search that was stopped before it began
+# Settings that say where the rows are: what was read there is compared itself.
+_READ = ("name", "root", "options", "labels", "workers", "from_python")
 
 
 def tune(
@@ -86,7 +92,10 @@ def tune(
     """
     base = config if isinstance(config, Config) else build_config(config)
     _check_budget(base, trials, minutes)
-    space = Space(tuple(losses) or (base.method.name,), lr, dict(base.method.arguments))
+    if storage is not None and not isinstance(storage, str):
+        raise ArgumentError(f"storage must be the address of a database, got {storage!r}")
+    names = (losses,) if isinstance(losses, str) else tuple(losses)
+    space = Space(names or (base.method.name,), lr, dict(base.method.arguments))
     space.check()
     rows = load_rows(_without_features(base))
     clean = None if clean_validation is None else CleanRows(clean_validation, rows.data, base)
@@ -103,8 +112,9 @@ def tune(
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     url = storage or f"sqlite:///{(folder / 'search.db').resolve()}"
     with contextlib.ExitStack() as stack:
-        _claim(folder, {**about, "study": study})
+        is_new = _check_folder(folder, {**about, "study": study})
         if storage is None:
+            folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(hold(folder))
         stack.enter_context(storage_errors(url))
         found = stack.enter_context(
@@ -117,13 +127,17 @@ def tune(
                 is_shared=storage is not None,
             )
         )
+        if is_new:  # only now: a storage that cannot be used must not leave a claim behind
+            _claim(folder, {**about, "study": study})
         if not found.get_trials(deepcopy=False):
-            found.enqueue_trial(space.start, skip_if_exists=True)
-        objective = Objective(base, space, folder, clean, deadline)
+            found.enqueue_trial(space.start(base.optimizer.lr), skip_if_exists=True)
+        validation = rows.data.validation if base.data.own_validation else None
+        num_validation = None if validation is None else len(validation)
+        objective = Objective(base, space, folder, clean, deadline, num_validation)
         _search(found, objective, limit=limit, deadline=deadline, say=say)
         return conclude(
-            [each for each in ended(found) if each.state.name != "FAIL"],
-            num_failed=sum(each.state.name == "FAIL" for each in ended(found)),
+            [each for each in distinct(found) if each.state.name != "FAIL"],
+            num_failed=sum(each.state.name == "FAIL" for each in distinct(found)),
             base=base,
             space=space.values,
             folder=folder,
@@ -133,10 +147,10 @@ def tune(
 
 
 def _check_budget(config: Config, number: int | None, minutes: float | None) -> None:
-    if number is not None and number < 1:
-        raise ArgumentError(f"trials must be at least 1, got {number}")
-    if minutes is not None and not 0 < minutes < float("inf"):
-        raise ArgumentError(f"minutes must be positive, got {minutes}")
+    if number is not None:
+        check_integer("trials", number, low=1)
+    if minutes is not None:
+        check_interval("minutes", minutes, low=0, open_low=True, open_high=True)
     if config.machine.devices * config.machine.nodes > 1:
         raise ArgumentError(
             "machine.devices: a trial runs in one process; start the command several times with "
@@ -153,34 +167,39 @@ def _fixed(config: Config) -> dict[str, Any]:
     content = config.model_dump(mode="json")
     for name in ("out", "log", "machine"):
         content.pop(name)
-    content["data"] = {key: content["data"][key] for key in ("rows", "hold_out", "features")}
+    for name in _READ:
+        content["data"].pop(name)
     return content
 
 
 def _claim(folder: Path, about: Mapping[str, Any]) -> None:
-    """Makes the folder that of this search.
+    """Makes the folder that of this search."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(folder / _FILE) as file:
+        file.write(json.dumps(about, indent=2, sort_keys=True).encode() + b"\n")
+
+
+def _check_folder(folder: Path, about: Mapping[str, Any]) -> bool:
+    """Whether the folder is new; if not, it must be that of this search.
 
     Raises:
         ArgumentError: If it holds something else.
     """
     path = folder / _FILE
-    text = json.dumps(about, indent=2, sort_keys=True)
     if not path.exists():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or set(os.listdir(folder)) - _LEFT):
             raise ArgumentError(f"{folder}: is not empty and holds no search; choose another --out")
-        folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
-            file.write(text.encode() + b"\n")
-        return
+        return True
     try:
         before = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         raise DataError(f"{path}: is damaged; choose another --out") from None
-    for topic, value in json.loads(text).items():
+    for topic, value in json.loads(json.dumps(about)).items():
         if not isinstance(before, dict) or before.get(topic) != value:
             raise ArgumentError(
                 f"{folder}: holds a search with other {topic}; choose another --out for this one"
             )
+    return False
 
 
 def _search(
@@ -193,8 +212,11 @@ def _search(
 ) -> None:
     """Runs trials until the budget is used up."""
     while deadline is None or time.monotonic() < deadline:
-        done, running = len(ended(study)), len(trials(study, "RUNNING"))
+        done, running = len(distinct(study)), len(trials(study, "RUNNING"))
         if limit is not None and done >= limit:
+            return
+        if all(SAME in each.user_attrs for each in ended(study)[-_MOST_REPEATED:]) and done:
+            say(f"the last {_MOST_REPEATED} suggestions were all tried before: the search ends")
             return
         if limit is not None and done + running >= limit:
             _wait_for_others(study)
@@ -206,7 +228,7 @@ def _search(
             try_again(study, study.get_trials(deepcopy=False)[objective.number])
             if isinstance(stopped, Stopped) and stopped.code == OUT_OF_TIME:
                 return
-            line = f"stopped after {len(ended(study))} trials; the same command continues"
+            line = f"stopped after {len(distinct(study))} trials; the same command continues"
             raise Stopped(line, getattr(stopped, "code", 130)) from None
         except Exception:
             trial = study.get_trials(deepcopy=False)[objective.number or 0]
@@ -234,10 +256,9 @@ def _wait_for_others(study: "optuna.Study") -> None:
 
 def _line(study: "optuna.Study", objective: Objective) -> str:
     trial = study.get_trials(deepcopy=False)[objective.number or 0]
-    params = ", ".join(
-        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
-        for key, value in trial.params.items()
-    )
+    line = f"trial {trial.number}: {setting_words(objective.space.values(trial.params))}: "
+    if SAME in trial.user_attrs:
+        return f"{line}as trial {trial.user_attrs[SAME]}, not trained again"
     if trial.state.name == "PRUNED":
-        return f"trial {trial.number}: {params}: fell behind, stopped early"
-    return f"trial {trial.number}: {params}: {trial.value:.1%} (best {study.best_value:.1%})"
+        return f"{line}fell behind, stopped early"
+    return f"{line}{trial.value:.1%} (best {study.best_value:.1%})"

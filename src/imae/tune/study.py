@@ -23,6 +23,7 @@ _ATTEMPTS = 5  # to open a database
 _STARTUP_TRIALS = 8  # drawn at random before the search learns from them
 _ABOUT = "about"  # attribute of a study: what it searches
 PROBLEM = "problem"  # attribute of a trial: why its training failed
+SAME = "same as"  # attribute of a trial: number of a trial of these settings that has ended
 FIRST = "first"  # attribute of a trial that is tried again: number of its first attempt
 
 
@@ -143,9 +144,14 @@ def trials(study: "optuna.Study", *states: str) -> "list[FrozenTrial]":
 
 
 def ended(study: "optuna.Study") -> "list[FrozenTrial]":
-    """Trials that count towards a budget: finished, pruned, or failed by themselves."""
+    """Trials that ended for good: finished, pruned, or failed by themselves."""
     failed = [each for each in trials(study, "FAIL") if PROBLEM in each.user_attrs]
     return sorted([*trials(study, "COMPLETE", "PRUNED"), *failed], key=lambda each: each.number)
+
+
+def distinct(study: "optuna.Study") -> "list[FrozenTrial]":
+    """Trials that have ended, without those whose settings another one had before."""
+    return [each for each in ended(study) if SAME not in each.user_attrs]
 
 
 def _sampler(seed: int) -> Any:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from imae.records.measures import HELD_OUT
 from imae.train import Config, Run, Stopped, build_config, resume, train, with_values
 from imae.train.display import Display
 from imae.train.predict import predict
-from imae.tune.study import FIRST, PROBLEM, trials
+from imae.tune.study import FIRST, PROBLEM, SAME, trials
 
 if TYPE_CHECKING:
     import optuna
@@ -53,18 +54,22 @@ class Space:
         Raises:
             ArgumentError: If so, or if nothing is left to search.
         """
-        if self.lr is not None and not 0 < self.lr[0] < self.lr[1]:
+        if self.lr is not None and not _is_range(self.lr):
             raise ArgumentError(f"lr must be a range such as 0.005:0.2, got {self.lr}")
         ranges = [_ranges(loss).keys() - self.fixed.keys() for loss in self.losses]
         if len(self.losses) == 1 and self.lr is None and not ranges[0]:
             raise ArgumentError(
-                f"{self.losses[0]} leaves nothing to search: it has no T and no cap; give several "
-                "losses or a range of the learning rate"
+                f"{self.losses[0]} leaves nothing to search: its parameters are given or it has "
+                "none; give several losses or a range of the learning rate"
             )
 
-    @property
-    def start(self) -> dict[str, Any]:
-        """The first trial: the defaults, so that a search never ends below them unnoticed."""
+    def start(self, lr: float) -> dict[str, Any]:
+        """The first trial: the defaults, so that a search never ends below them unnoticed.
+
+        Args:
+            lr: The learning rate of the settings; where it is outside the range that is searched,
+                the nearest end of it is taken.
+        """
         defaults = METHODS.find(self.losses[0]).defaults
         start = {name: defaults[name] for name in _ranges(self.losses[0]) if name in defaults}
         start = {name: value for name, value in start.items() if name not in self.fixed}
@@ -72,6 +77,8 @@ class Space:
             start["T rule"] = start.pop("T")
         if len(self.losses) > 1:
             start["loss"] = self.losses[0]
+        if self.lr is not None:
+            start["lr"] = min(max(lr, self.lr[0]), self.lr[1])
         return start
 
     def suggest(self, trial: "optuna.Trial") -> None:
@@ -103,6 +110,12 @@ class Space:
         return values
 
 
+def _is_range(lr: object) -> bool:
+    if not isinstance(lr, tuple | list) or len(lr) != 2:
+        return False
+    return all(isinstance(each, int | float) for each in lr) and 0 < lr[0] < lr[1] < math.inf
+
+
 def _ranges(loss: str) -> dict[str, tuple[float, float, float]]:
     """Lowest and highest value and the step of each parameter of a loss that is searched."""
     defaults = METHODS.find(loss).defaults
@@ -129,11 +142,14 @@ class CleanRows:
     """
 
     def __init__(self, path: str | os.PathLike[str], data: Data, config: Config) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError(f"clean_validation must be a path, got {path!r}")
         self.path = os.fspath(path)
         if self.path == config.data.name:
             raise ArgumentError(f"{self.path}: is the data itself, whose labels may be wrong")
         rows, _ = load_unscaled(self.path, **config.data.options)
         self.labels: dict[str, int] = {}
+        inputs = []
         for split in rows.splits().values():
             unknown = [name for name in split.class_names if name not in data.class_names]
             if unknown:
@@ -141,11 +157,12 @@ class CleanRows:
                     f"{self.path}: has the class {unknown[0]!r}, which {config.data.name} has not"
                 )
             number = [data.class_names.index(name) for name in split.class_names]
+            inputs.append(split.inputs.content_hash())
             ids = map(str, split.row_ids.tolist())
             self.labels |= dict(zip(ids, (number[each] for each in split.labels), strict=True))
         if not self.labels:
             raise DataError(f"{self.path}: has no rows")
-        listed = json.dumps(sorted(self.labels.items()))
+        listed = json.dumps([inputs, sorted(self.labels.items())])
         self.digest = hashlib.sha256(listed.encode()).hexdigest()
 
     def accuracy(self, run: Run) -> float:
@@ -164,6 +181,7 @@ class Objective:
         folder: Folder of the search.
         clean: Rows with labels that are right, if there are any.
         deadline: When to stop, on the clock of ``time.monotonic``.
+        num_validation: Rows of the data's own validation part, if it is what is measured on.
     """
 
     def __init__(
@@ -173,9 +191,11 @@ class Objective:
         folder: Path,
         clean: CleanRows | None,
         deadline: float | None,
+        num_validation: int | None = None,
     ) -> None:
         self.base, self.space, self.folder = base, space, folder
         self.clean, self.deadline = clean, deadline
+        self.num_validation = num_validation
         self.number: int | None = None
 
     def __call__(self, trial: "optuna.Trial") -> float:
@@ -184,10 +204,11 @@ class Objective:
 
         self.number = trial.number
         self.space.suggest(trial)
-        for other in trials(trial.study, "COMPLETE"):
+        for other in trials(trial.study, "COMPLETE", "PRUNED"):
             if other.params == trial.params:  # a run of the same settings would end the same
-                for name, value in other.user_attrs.items():
-                    trial.set_user_attr(name, value)
+                trial.set_user_attr(SAME, other.number)
+                if other.state.name == "PRUNED":
+                    raise optuna.TrialPruned
                 return float(other.value or 0.0)
         try:
             run = self._run(trial)
@@ -221,7 +242,8 @@ class Objective:
             predicted = run.folder.held_dynamics(int(epoch)).predicted
             packed = np.packbits(predicted == held.given).tobytes()
             trial.set_user_attr("hits", base64.b64encode(packed).decode())
-        trial.set_user_attr("num_held_out", None if held is None else len(held.given))
+        number = self.num_validation if held is None else len(held.given)
+        trial.set_user_attr("num_held_out", number)
         trial.set_user_attr("held_out", best[HELD_OUT.key])
         trial.set_user_attr("fitted", best.get("train_accuracy"))
         trial.set_user_attr("epoch", epoch)

@@ -111,33 +111,59 @@ _SUMMARISED = ("cce", "mae", "imae-8")
 _PLACES = (0.01, 0.1, 0.5, 0.9, 0.99)  # probabilities of the given label
 
 
-def gradients(curve: Curve, p: float) -> tuple[float, float, float, float]:
-    """dL/dp, dL/dz of the label, of all other logits together, and the weight, by autograd."""
-    place = torch.tensor(p, dtype=torch.float64, requires_grad=True)
-    (by_p,) = torch.autograd.grad(curve.value(torch.logit(place)), place)
-    logits = torch.tensor([[math.log(p / (1 - p)) + math.log(2), 0.0, 0.0]], dtype=torch.float64)
-    logits.requires_grad_(True)
-    target = torch.zeros(1, dtype=torch.int64)
-    (by_z,) = torch.autograd.grad(curve_loss(logits, target, curve, reduction="sum"), logits)
-    label, *others = by_z[0].tolist()
-    return float(by_p), label, sum(others), float(by_z.abs().sum())
+_OTHER = 0.25  # share of the first of two other classes in what the label leaves
+_COLUMNS = (
+    "dL/dp_y",
+    "dL/dp_j",
+    "dp_y/dz_y",
+    "dp_y/dz_j",
+    "dL/dz_y",
+    "dL/dz_j",
+    "dL/dz of the others",
+    "weight",
+)
 
 
-def printed(name: str, p: float, T: float = 8.0) -> tuple[float, float, float, float]:
+def gradients(curve: Curve, p: float) -> tuple[float, ...]:
+    """The columns of the paper's summary by autograd, for three classes of which y is the first.
+
+    The label has the probability p, class j a quarter of the rest, and the third class what is
+    left: dL/dp_y, dL/dp_j, dp_y/dz_y, dp_y/dz_j, dL/dz_y, dL/dz_j, the sum of dL/dz over both
+    other classes, and the L1 norm of dL/dz.
+    """
+    start = torch.tensor([p, _OTHER * (1 - p), (1 - _OTHER) * (1 - p)], dtype=torch.float64)
+    probabilities = start.clone().requires_grad_(True)
+    # A loss that sees the softmax only through p_y: of the others it knows nothing.
+    value = curve.value(torch.logit(probabilities[0]))
+    (by_p,) = torch.autograd.grad(value, probabilities)
+    logits = start.log().requires_grad_(True)
+    (label_by_z,) = torch.autograd.grad(logits.softmax(0)[0], logits)
+    loss = curve_loss(logits[None], torch.zeros(1, dtype=torch.int64), curve, reduction="sum")
+    (by_z,) = torch.autograd.grad(loss, logits)
+    return (
+        *by_p[:2].tolist(),
+        *label_by_z[:2].tolist(),
+        *by_z[:2].tolist(),
+        float(by_z[1:].sum()),
+        float(by_z.abs().sum()),
+    )
+
+
+def printed(name: str, p: float, T: float = 8.0) -> tuple[float, ...]:
     """The same by the formulas that the paper's summary prints."""
-    by_p = {
-        "cce": -1 / p,
-        "mae": -2.0,
-        "imae-8": math.exp(T * p * (1 - p)) / (2 * p * (p - 1)),
-    }[name]
-    return by_p, by_p * p * (1 - p), -by_p * p * (1 - p), 2 * abs(by_p) * p * (1 - p)
+    other = _OTHER * (1 - p)
+    weight = {"cce": 2 * (1 - p), "mae": 4 * p * (1 - p), "imae-8": math.exp(T * p * (1 - p))}[name]
+    by_p = {"cce": -1 / p, "mae": -2.0, "imae-8": weight / (2 * p * (p - 1))}[name]
+    by_label = {"cce": p - 1, "mae": 2 * p * (p - 1), "imae-8": weight / -2}[name]
+    by_other = {"cce": other, "mae": 2 * p * other, "imae-8": weight * other / (2 * (1 - p))}[name]
+    return by_p, 0.0, p * (1 - p), -p * other, by_label, by_other, -by_label, weight
 
 
 def _write_summary(folder: Path) -> Path:
     """The paper's table of derivatives, each number by its formula and by autograd."""
     lines = [
-        "| Loss | p | dL/dp | dL/dz of the label | dL/dz of the others | weight | Equal |",
-        "|---|---:|---:|---:|---:|---:|---|",
+        f"| Loss | p_y | {' | '.join(_COLUMNS)} | Equal |",
+        f"|---|---:|{'---:|' * len(_COLUMNS)}---|",
     ]
     for name in _SUMMARISED:
         heading, curve = _CURVES[name]
@@ -146,7 +172,10 @@ def _write_summary(folder: Path) -> Path:
             is_equal = all(map(lambda a, b: math.isclose(a, b, rel_tol=1e-9), ours, paper))
             numbers = " | ".join(f"{number:.4f}" for number in ours)
             lines.append(f"| {heading} | {p:g} | {numbers} | {'yes' if is_equal else 'NO'} |")
-    note = "Measured by autograd; equal means equal to the paper's formula to nine digits."
+    note = (
+        "Measured by autograd; equal means equal to the paper's formula to nine digits. Class j "
+        "has a quarter of what the label leaves. The sum over the others is not in the paper."
+    )
     path = folder / "summary.md"
     with whole_file(path) as file:
         file.write(("\n".join([*lines, "", note]) + "\n").encode())
