@@ -53,7 +53,8 @@ def find_cap(probabilities: Floats) -> float | None:
     if is_near.mean() < _SHARE or num_distinct < _DISTINCT:
         return None
     margin = float(lengths.max()) * math.sqrt(num_classes / (num_classes - 1))
-    return 1 / (1 + (num_classes - 1) * math.exp(-margin))
+    cap: float = 1 / (1 + (num_classes - 1) * math.exp(-margin))
+    return cap
 
 
 def stretched(probabilities: Floats, cap: float | None) -> Floats:

@@ -174,7 +174,7 @@ def render(
 
 
 def rate_words(audit: Audit) -> str:
-    """The estimated noise rate with its interval, in words."""
+    """The estimated noise rate with its range, in words."""
     low, high = percent(audit.noise_rate_low), percent(audit.noise_rate_high)
     return (
         f"About {percent(audit.noise_rate)}% of {len(audit):,} labels are wrong (range {low}% "
