@@ -325,5 +325,5 @@ def test_a_row_of_zeros_has_second_derivatives(limit):
 
 @pytest.mark.parametrize("limit", [lambda z: cap_logits(z, 0.75), lambda z: bound_logits(z, 5.0)])
 def test_whole_numbers_are_refused(limit):
-    with pytest.raises(ArgumentError, match="logits must be floats, got torch.int64"):
+    with pytest.raises(ArgumentError, match=r"logits must be floats, got torch\.int64"):
         limit(torch.tensor([[60, 0, 0]]))

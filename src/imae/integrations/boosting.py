@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import math
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -96,7 +96,7 @@ class Objective:
         logits = _pairs(raw) if raw.dim() == 1 else raw
         curve = self.curve
         if self._is_auto:
-            training = second if is_data else hashlib.sha256(target.numpy()).digest()
+            training = second if is_data else hashlib.sha256(target.numpy().tobytes()).digest()
             curve = IMAE(self._trainings.state(training, logits).observe(logits, target))
         gradient, second_derivative = self._derivatives(logits, target, curve)
         if raw.dim() == 1:
@@ -174,11 +174,12 @@ class _Trainings:
     def state(self, training: Any, logits: Tensor) -> AutoT:
         """The T of a training, by its data set or the digest of its labels."""
         states: Any = self._of_labels if isinstance(training, bytes) else self._of_data
-        scores = hashlib.sha256(logits.numpy()).digest()
-        start, auto = states.get(training, (None, None))
-        if auto is None or scores == start or _is_start(logits):
-            auto = AutoT().double()
-            states[training] = scores, auto
+        scores = hashlib.sha256(logits.numpy().tobytes()).digest()
+        start, known = states.get(training, (None, None))
+        if known is not None and scores != start and not _is_start(logits):
+            return cast(AutoT, known)
+        auto = AutoT().double()
+        states[training] = scores, auto
         return auto
 
     def __reduce__(self) -> tuple[type["_Trainings"], tuple[()]]:

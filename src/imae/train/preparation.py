@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -234,12 +235,18 @@ def check_same_data(
     _check_same_inputs(run.preparation(), described, run)
 
 
+def _is_same_truth(before: NDArray[np.int64] | None, now: NDArray[np.int64] | None) -> bool:
+    if before is None or now is None:
+        return before is now
+    return np.array_equal(before, now)
+
+
 def _check_same_labels(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
     if len(before.given) == len(now.given):
         changed = (before.row_ids != now.row_ids) | (before.given != now.given)
         if changed.any():
             row = f"row {str(now.row_ids[int(changed.argmax())])!r} differs"
-        elif not np.array_equal(before.clean, now.clean):
+        elif not _is_same_truth(before.clean, now.clean):
             row = "the true labels differ"
         else:
             return
