@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -243,13 +244,19 @@ def _check_same_labels(before: RunLabels, now: RunLabels, run: RunFolder) -> Non
         changed = (before.row_ids != now.row_ids) | (before.given != now.given)
         if changed.any():
             row = f"row {str(now.row_ids[int(changed.argmax())])!r} differs"
-        elif not np.array_equal(before.clean, now.clean):
+        elif not _are_equal(before.clean, now.clean):
             row = "the true labels differ"
         else:
             return
     else:
         row = f"{len(now.given)} rows instead of {len(before.given)}"
     raise DataError(f"{run.path}: the data is not what this run was started on: {row}")
+
+
+def _are_equal(before: NDArray[np.int64] | None, now: NDArray[np.int64] | None) -> bool:
+    if before is None or now is None:
+        return before is now
+    return np.array_equal(before, now)
 
 
 def _check_same_inputs(before: dict[str, Any], now: dict[str, Any], run: RunFolder) -> None:
