@@ -215,7 +215,7 @@ def test_a_cap_holds_for_methods_that_are_not_curves(configure, method):
 def test_a_damaged_preparation_is_one_line(configure, damage):
     run = train(configure(train={"epochs": 1}))
     run.folder.write_preparation({**run.folder.preparation(), **damage})
-    with pytest.raises(DataError, match=r"is damaged|do not belong together"):
+    with pytest.raises(DataError, match=r"is damaged|its classes are not those of labels"):
         predict(run, np.zeros((3, 6, 6), np.uint8))
 
 

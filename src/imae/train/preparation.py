@@ -239,24 +239,24 @@ def check_same_data(
     _check_same_inputs(run.preparation(), described, run)
 
 
-def _is_same_truth(before: NDArray[np.int64] | None, now: NDArray[np.int64] | None) -> bool:
-    if before is None or now is None:
-        return before is now
-    return np.array_equal(before, now)
-
-
 def _check_same_labels(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
     if len(before.given) == len(now.given):
         changed = (before.row_ids != now.row_ids) | (before.given != now.given)
         if changed.any():
             row = f"row {str(now.row_ids[int(changed.argmax())])!r} differs"
-        elif not _is_same_truth(before.clean, now.clean):
+        elif not _are_equal(before.clean, now.clean):
             row = "the true labels differ"
         else:
             return
     else:
         row = f"{len(now.given)} rows instead of {len(before.given)}"
     raise DataError(f"{run.path}: the data is not what this run was started on: {row}")
+
+
+def _are_equal(before: NDArray[np.int64] | None, now: NDArray[np.int64] | None) -> bool:
+    if before is None or now is None:
+        return before is now
+    return np.array_equal(before, now)
 
 
 def _check_same_inputs(before: dict[str, Any], now: dict[str, Any], run: RunFolder) -> None:
