@@ -31,7 +31,7 @@ def test_a_search_prints_its_trials_and_the_command_that_trains(rows, capsys):
     ("options", "said"),
     [
         (["--trials", "0"], "trials must be at least 1, got 0"),
-        (["--minutes", "0"], "minutes must be positive, got 0.0"),
+        (["--minutes", "0"], "minutes must be in (0, inf), got 0.0"),
         (["--lr", "0.1"], "--lr must be a range such as 0.005:0.2, got '0.1'"),
         (["--clean-validation", "no_such.csv"], "no_such.csv"),
         (["--storage", "postgresql://ann:secret@127.0.0.1:1/x"], "cannot be used"),

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from imae.data import load
 from imae.data import table_file as csv_file
 from imae.data.table_file import CsvFile
 from imae.errors import DataError
@@ -130,3 +131,11 @@ def test_where_semicolons_separate_numbers_may_have_decimal_commas(tmp_path):
 def test_a_row_is_found_again_by_its_line(tmp_path):
     file = CsvFile(write(tmp_path, 'label,x\n\n"a\nb",1\nc,2\n'))
     assert [file.place(row) for row in (0, 1)] == [f"{file.path}: line {n}" for n in (4, 5)]
+
+
+def test_a_weight_that_is_not_a_number_names_the_option_that_drops_it(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,weight,label\n1,1,x\n2,heavy,y\n3,1,x\n")
+    with pytest.raises(DataError, match=r"column 'weight': 'heavy' .* with drop \(--drop\)$"):
+        load(path)
+    assert load(path, drop="weight").train.weights is None

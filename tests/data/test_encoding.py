@@ -339,6 +339,7 @@ def test_columns_are_dropped_and_named(tmp_path):
         ([f"{row / 7:.3f}" for row in range(100)], "100 different numbers with decimals"),
         ([f"name{row}" for row in range(30)], "there are 30 classes for 30 training rows"),
         (["a", *["b"] * 29], "class 'a' has only one training row"),
+        (["a", "b", "NA"] * 10, "10 training rows have the label 'NA', which counts as a class"),
     ],
 )
 def test_doubtful_labels_are_noted(tmp_path, labels, note):

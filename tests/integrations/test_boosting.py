@@ -1,6 +1,7 @@
 """The objectives in the real libraries, beside their own."""
 
 import math
+import pickle
 import sys
 from pathlib import Path
 
@@ -161,6 +162,80 @@ def test_the_automatic_parameter_begins_again_with_every_training(noisy):
 def test_labels_that_do_not_fit_are_refused(labels, scores, message):
     with pytest.raises((DataError, ArgumentError), match=message):
         Objective("cce")(np.array(labels), scores)
+
+
+def test_a_curve_without_weight_at_the_start_is_refused():
+    labels = np.array([0, 1, 2])
+    with pytest.raises(ArgumentError, match="weight 0 at p = 1 / 3"):
+        Objective("truncated_gce")(labels, np.zeros((3, 3)))
+    Objective("truncated_gce")(labels, 3 * np.eye(3))  # a start of the user's own
+
+
+@pytest.mark.parametrize("curve", ["imae:T=8", "gce", IMAE(T=8.0)])
+def test_a_T_that_would_be_ignored_is_refused(curve):  # noqa: N802
+    with pytest.raises(ArgumentError, match="T belongs to the curve 'imae'"):
+        Objective(curve, T=2.0)
+
+
+FOLDS = [(np.arange(k, 150, 3), np.arange((k + 1) % 3, 150, 3)) for k in range(3)]
+
+
+def test_each_fold_of_lightgbm_has_its_own_training(noisy):
+    rows, given, _ = noisy
+    options = {"num_class": 3, "verbose": -1, "num_threads": 1, "metric": "None"}
+    objective = Objective("imae")
+    data = lightgbm.Dataset(rows, given, free_raw_data=False)
+    both = {"feval": objective.metric, "return_cvbooster": True}
+    folds = lightgbm.cv({**options, "objective": objective}, data, 30, folds=FOLDS, **both)
+    for (trained, _), booster in zip(FOLDS, folds["cvbooster"].boosters, strict=True):
+        part = lightgbm.Dataset(rows, given, free_raw_data=False).subset(trained)
+        alone = lightgbm.train({**options, "objective": Objective("imae")}, part, 30)
+        np.testing.assert_array_equal(
+            booster.predict(rows, raw_score=True), alone.predict(rows, raw_score=True)
+        )
+
+
+def test_each_fold_of_xgboost_has_its_own_training(noisy):
+    rows, given, _ = noisy
+    options = {"num_class": 3, "nthread": 1, "disable_default_eval_metric": True}
+    data, objective = xgboost.DMatrix(rows, given), Objective("imae")
+    found = xgboost.cv(
+        options, data, 30, folds=FOLDS, obj=objective, custom_metric=objective.metric
+    )
+    losses = []
+    for trained, held in FOLDS:
+        part = xgboost.DMatrix(rows[trained], given[trained])
+        booster = xgboost.train(options, part, 30, obj=Objective("imae"))
+        p = objective.predict_proba(booster, xgboost.DMatrix(rows[held]))
+        losses.append(-np.log(p[np.arange(len(held)), given[held]]).mean())
+    assert found["test-log_loss-mean"].iloc[-1] == pytest.approx(np.mean(losses), rel=1e-3)
+
+
+def test_an_objective_that_is_used_again_begins_again(noisy):
+    rows, given, _ = noisy
+    start = np.random.Generator(np.random.PCG64(0)).normal(size=(150, 3)) / 10
+    objective = Objective("imae")
+    found = []
+    for _ in range(2):
+        model = xgboost.XGBClassifier(objective=objective, n_estimators=20, n_jobs=1)
+        model.fit(rows, given, base_margin=start)
+        found.append(model.predict(rows, output_margin=True))
+    np.testing.assert_array_equal(found[0], found[1])
+    assert pickle.loads(pickle.dumps(objective)).curve == objective.curve
+
+
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
+def test_the_metric_of_lightgbm_sees_probabilities(number, noisy):
+    rows, given, _ = noisy
+    rows, given = rows[given < number], given[given < number]
+    objective, seen = Objective("imae"), {}
+    model = lightgbm.LGBMClassifier(objective=objective, n_estimators=20, n_jobs=1, verbose=-1)
+    options = {"eval_metric": objective.metric, "callbacks": [lightgbm.record_evaluation(seen)]}
+    model.fit(rows[::2], given[::2], eval_set=[(rows[1::2], given[1::2])], **options)
+    p = objective.predict_proba(model, rows[1::2])
+    expected = -np.log(p[np.arange(len(p)), given[1::2]]).mean()
+    assert next(iter(seen.values()))["log_loss"][-1] == pytest.approx(expected, rel=1e-6)
 
 
 def test_wrong_options_are_refused():

@@ -321,3 +321,9 @@ def test_a_row_of_zeros_has_second_derivatives(limit):
     logits = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
     weight = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
     torch.autograd.gradgradcheck(lambda z: (limit(z) * weight).square().sum(), logits)
+
+
+@pytest.mark.parametrize("limit", [lambda z: cap_logits(z, 0.75), lambda z: bound_logits(z, 5.0)])
+def test_whole_numbers_are_refused(limit):
+    with pytest.raises(ArgumentError, match=r"logits must be floats, got torch\.int64"):
+        limit(torch.tensor([[60, 0, 0]]))

@@ -5,8 +5,17 @@ import pytest
 import torch
 from torch.nn import functional
 
+import imae
 from imae.curves import CCE
-from imae.losses import curve_loss
+from imae.losses import (
+    active_negative_loss,
+    asymmetric_mse,
+    bootstrap_loss,
+    curve_loss,
+    eps_softmax_loss,
+    linear_curve_loss,
+    normalized_cross_entropy,
+)
 from imae.losses.arguments import (
     Labels,
     check_labels,
@@ -194,9 +203,91 @@ def test_one_row_comes_back_without_a_batch():
     assert labels.reduce(torch.tensor([4.0]), "none").shape == ()
 
 
-def test_class_weights_carry_no_gradient():
-    labels = checked(Y, weight=torch.ones(3, requires_grad=True))
-    assert not labels.class_weight.requires_grad
+def test_trained_class_weights_are_refused_with_classes_and_followed_with_probabilities():
+    weight = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    logits = torch.tensor([[0.5, -1.0, 2.0], [0.0, 1.0, 0.3]])
+    for smoothing in (0.0, 0.1):
+        with pytest.raises(RuntimeError, match="not differentiable with respect to weight"):
+            ours(logits, torch.tensor([0, 1]), weight=weight, label_smoothing=smoothing)
+        target = logits.flip(1).softmax(1)
+        options = {"weight": weight, "label_smoothing": smoothing}
+        (found,) = torch.autograd.grad(ours(logits, target, **options), weight)
+        plain = functional.cross_entropy(logits, target, **options)
+        torch.testing.assert_close(found, torch.autograd.grad(plain, weight)[0])
+    with torch.no_grad():
+        ours(logits, torch.tensor([0, 1]), weight=weight)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64])
+def test_class_weights_of_another_type_are_refused_as_in_torch(dtype):
+    weight = torch.ones(3, dtype=dtype)
+    for loss in (ours, functional.cross_entropy):
+        with pytest.raises(RuntimeError, match="expected"):
+            loss(torch.zeros(2, 3), torch.tensor([0, 1]), weight=weight)
+
+
+@pytest.mark.parametrize("of_logits", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("of_target", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("of_weight", [None, torch.float32, torch.float64])
+def test_the_dtype_with_probabilities_is_that_of_torch(of_logits, of_target, of_weight):
+    logits = torch.tensor([[0.5, -1.0, 2.0]], dtype=of_logits)
+    target = torch.tensor([[0.25, 0.25, 0.5]], dtype=of_target)
+    weight = None if of_weight is None else torch.tensor([1.0, 2.0, 3.0], dtype=of_weight)
+    expected = functional.cross_entropy(logits, target, weight=weight)
+    torch.testing.assert_close(ours(logits, target, weight=weight), expected, rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("label", [1, -100])
+def test_one_row_may_have_a_target_of_one_element_as_in_torch(reduction, label):
+    logits, target = torch.tensor([0.5, -1.0, 2.0]), torch.tensor([label])
+    expected = functional.cross_entropy(logits, target, reduction=reduction)
+    found = ours(logits, target, reduction=reduction)
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    criterion = imae.IMAELoss("auto", cap=0.75, reduction=reduction)
+    assert criterion(logits, target).shape == expected.shape
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        ours,
+        imae.IMAELoss("auto", cap=0.75),
+        normalized_cross_entropy,
+        lambda z, y: linear_curve_loss(z, torch.ones(3, 3), y, CCE()),
+    ],
+)
+def test_what_is_no_tensor_is_a_type_error_as_in_torch(loss):
+    for each in (loss, functional.cross_entropy):
+        for call in ((torch.zeros(2, 3), None), ([[0.0, 1.0, 2.0]], torch.tensor([0]))):
+            with pytest.raises(TypeError, match="ensor"):
+                each(*call)
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.1])
+def test_smoothing_outside_is_named(smoothing):
+    with pytest.raises(RuntimeError, match=f"label_smoothing must be .* got {smoothing}"):
+        ours(torch.zeros(2, 3), torch.tensor([0, 1]), label_smoothing=smoothing)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        normalized_cross_entropy,
+        active_negative_loss,
+        asymmetric_mse,
+        eps_softmax_loss,
+        bootstrap_loss,
+        imae.IMAELoss(8.0, cap=0.75),
+        lambda z, y: linear_curve_loss(z, torch.ones(3, 3, device="meta"), y, CCE()),
+    ],
+)
+def test_tensors_without_data_have_a_loss_without_data(loss):
+    logits = torch.zeros(2, 3, device="meta", requires_grad=True)
+    value = loss(logits, torch.zeros(2, dtype=torch.int64, device="meta"))
+    value.backward()
+    assert value.shape == ()
+    assert logits.grad.shape == (2, 3)
 
 
 @pytest.mark.parametrize(

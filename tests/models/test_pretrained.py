@@ -21,7 +21,7 @@ def package(tmp_path, monkeypatch):
     sha256 = hashlib.sha256(CONTENT).hexdigest()
     file = folder / "models" / f"efficientnet-lite0-{sha256[:8]}.pth"
     file.write_bytes(CONTENT)
-    monkeypatch.setitem(pretrained._PACKAGED, "efficientnet_lite0", sha256)
+    monkeypatch.setitem(pretrained.PACKAGED_WEIGHTS, "efficientnet_lite0", sha256)
     monkeypatch.syspath_prepend(tmp_path)
     return file
 
@@ -55,7 +55,7 @@ def test_networks_without_a_package_are_refused(name):
 
 def test_every_published_input_belongs_to_a_network_and_every_package_has_one():
     assert set(PUBLISHED_INPUTS) <= set(MODELS.names())
-    assert set(pretrained._PACKAGED) <= set(PUBLISHED_INPUTS)
+    assert set(pretrained.PACKAGED_WEIGHTS) <= set(PUBLISHED_INPUTS)
 
 
 @pytest.mark.parametrize(

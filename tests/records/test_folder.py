@@ -2,6 +2,7 @@ import json
 import math
 import multiprocessing
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -198,6 +199,39 @@ def test_a_pipe_is_not_waited_for(folder):
     for read in (folder.result, folder.history, folder.labels):
         with pytest.raises(DataError, match=r"is not a regular file|cannot be read"):
             read()
+
+
+@pytest.fixture
+def _alarm():
+    """Ends a test that waits for a pipe."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("a pipe was waited for"))
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("_alarm")
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("lock", DataError, "lock: is not a regular file"),
+        ("env.json", ArgumentError, "holds files but no run"),
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_to_write_is_not_waited_for(folder, name, error, message):
+    folder.path.mkdir()
+    os.mkfifo(folder.path / name)
+    with pytest.raises(error, match=message), folder.lock():
+        pass
+
+
+@pytest.mark.usefixtures("_alarm")
+def test_a_pipe_in_the_place_of_the_history_is_not_written_to(folder):
+    folder.path.mkdir()
+    os.mkfifo(folder.path / "history.jsonl")
+    with pytest.raises(DataError, match="is not a regular file"):
+        folder.append_history({"step": 1})
 
 
 def test_a_folder_to_which_nothing_was_written_does_not_stay(tmp_path):

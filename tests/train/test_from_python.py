@@ -152,3 +152,51 @@ def test_wrong_calls_are_one_clear_line(call, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ArgumentError, match=message):
         call()
+
+
+class Twice(nn.Module):
+    """Returns two tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.layer(x), x
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Linear(9, 2), r"model: fails on one row, of shape \(1, 4\): RuntimeError: "),
+        (Twice(), "model: must return logits as one tensor, returns tuple"),
+        (nn.Linear(4, 3), r"model: gives outputs of shape \(1, 3\) for one row; the data has 2"),
+        (nn.Identity(), "model: has no parameters to train"),
+        (nn.Linear(4, 2).requires_grad_(False), "model: has no parameters to train"),
+    ],
+)
+def test_a_network_that_cannot_be_trained_is_one_line(tmp_path, model, message):
+    with pytest.raises(ArgumentError, match=message):
+        train(settings(tmp_path), data=rows(), model=model)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_function_that_builds_such_a_network_is_one_line_too(tmp_path, monkeypatch):
+    (tmp_path / "narrow.py").write_text(
+        "from torch import nn\ndef build(num_classes):\n    return nn.Linear(9, num_classes)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ArgumentError, match="model: fails on one row"):
+        train(settings(tmp_path, model={"name": "narrow:build"}), data=rows())
+
+
+def test_what_is_not_a_path_or_rows_is_one_line(tmp_path):
+    with pytest.raises(ArgumentError, match="a run folder is given by its path, got None"):
+        Run(None)
+    with pytest.raises(ArgumentError, match="data is given by its name or path, got None"):
+        load(None)
+    run = train(settings(tmp_path), data=rows())
+    with pytest.raises(ArgumentError, match="rows must be an array, a data frame or a map-style"):
+        predict(run, {"a": 1})
+    with pytest.raises(ArgumentError, match=r"data must be an imae.data.Data, .* got dict"):
+        train(settings(tmp_path), data={"a": [1]})

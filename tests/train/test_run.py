@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, ImaeError
 from imae.models import build
 from imae.records import RunFolder
 from imae.train.launch import resume
@@ -83,3 +83,24 @@ def test_a_run_of_unknown_settings_is_refused(run):
     run.folder.write_config(content)
     with pytest.raises(ArgumentError, match=r"did you mean train\.epochs"):
         Run(run.path)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        ({"num_classes": 3_000_000_000}, {}, r"\(3, 8\) in the file, \(3000000000, 8\) in the"),
+        ({"input_shape": [3_000_000_000]}, {}, r"\(8, 36\) in the file, \(8, 3000000000\) in the"),
+        ({}, {"hidden": 3_000_000}, r"\(8, 36\) in the file, \(3000000, 36\) in the"),
+        ({}, {"hidden": 3_000_000_000}, "does not fit the network mlp"),
+        ({"num_classes": "three"}, {}, "does not fit the network mlp"),
+    ],
+)
+def test_no_memory_is_taken_for_a_network_larger_than_its_weights(run, change, arguments, message):
+    network = build("mlp", num_classes=3, in_features=36, hidden=8)
+    content = {"num_classes": 3, "input_shape": [36], "network": network.state_dict()}
+    save_tensors(run.path / "weights" / "final.pt", {**content, **change})
+    config = run.folder.config()
+    config["model"]["arguments"].update(arguments)
+    run.folder.write_config(config)
+    with pytest.raises(ImaeError, match=message):
+        Run(run.path).load_model("final")

@@ -146,3 +146,9 @@ def test_paths_are_stored_as_absolute_ones(configure, fabric, arrays, monkeypatc
     assert state.config.data.name == str(arrays)
     state = setup(configure(data={"name": "digits", "options": {}}), fabric, QuietDisplay())
     assert state.config.data.name == "digits"
+
+
+def test_threads_that_would_end_the_process_are_refused(configure, fabric):
+    config = configure(machine={"threads": 1_000_000_000})
+    with pytest.raises(ArgumentError, match=r"machine\.threads: 1000000000 is more than \d+, the"):
+        setup(config, fabric, QuietDisplay())

@@ -285,6 +285,7 @@ def report(
         write_report,
     )
 
+    check_choice("the ending of --out", out.suffix.lower(), (".html", ".htm"))
     for path in (out, table_file):
         if path is not None:
             check_overwriting(path, overwrite=overwrite)

@@ -117,6 +117,7 @@ def noise(
     from imae.train.relabel import corrupt_split
 
     spec = NoiseSpec(kind, rate)  # refused before the data is read
+    check_choice("the ending of --out", out.suffix.lower(), (".csv",))
     refuse_overwriting(data, out)
     check_overwriting(out, overwrite=overwrite)
     columns = column_options(label_column, id_column, drop)

@@ -192,14 +192,23 @@ _DECIMAL = re.compile(r"-?\d*\.\d+(e-?\d+)?", re.IGNORECASE)
 
 
 def label_notes(data: "Data") -> list[str]:
-    """Doubts about the labels: numbers that are measured, and classes that may be one.
+    """Doubts about the labels: numbers that are measured, classes that may be one or missing.
 
     Examples:
         >>> from imae.data import from_arrays
         >>> label_notes(from_arrays(np.eye(6), ["cat", "Cat", "dog"] * 2))
         ["classes 'Cat' and 'cat' differ only in case or blanks; are they one class?"]
     """
+    from imae.data.encoding import is_missing  # it needs this module
+
     notes = []
+    counts = np.bincount(data.train.labels, minlength=data.num_classes)
+    for number, name in zip(counts.tolist(), data.class_names, strict=True):
+        if is_missing(name):
+            notes.append(
+                f"{number} training rows have the label {name!r}, which counts as a class; remove "
+                f"them if it means that the label is missing"
+            )
     alike = defaultdict(list)
     for name in data.class_names:
         alike[" ".join(name.lower().split())].append(name)
@@ -216,7 +225,6 @@ def label_notes(data: "Data") -> list[str]:
         )
     elif len(names) > max(_MANY_CLASSES, len(data.train) / 2):
         notes.append(f"there are {len(names)} classes for {len(data.train)} training rows")
-    counts = np.bincount(data.train.labels, minlength=len(names))
     rare = [names[label] for label in np.flatnonzero(counts == 1)]
     if rare:
         which = f"class {rare[0]!r} has" if len(rare) == 1 else f"{len(rare)} classes have"

@@ -1,5 +1,6 @@
 """Opening data by name or by path, and what was read in one line."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +150,11 @@ def existing_path(name_or_path: str | Path) -> Path:
     """The path of one's own data.
 
     Raises:
+        ArgumentError: If it is neither a name nor a path.
         DataError: If there is none; a known set of a similar name is suggested.
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise ArgumentError(f"data is given by its name or path, got {name_or_path!r}")
     path = Path(name_or_path)
     try:
         if path.exists():

@@ -93,7 +93,7 @@ class CsvFile(ColumnFile):
             except ValueError:
                 raise CellError(
                     f"{self.path}: line {lines[row]}, column {name!r}: {cell[:80]!r} is not a "
-                    f"number; correct it or leave the column out with feature_columns"
+                    f"number; correct it, or leave the column out with drop (--drop)"
                 ) from None
         wrong = first_unfit(numbers)
         if wrong is not None:
@@ -223,7 +223,7 @@ class ParquetFile(ColumnFile):
         except self._arrow.ArrowException as error:
             raise CellError(
                 f"{self.path}: column {name!r} holds {self._types[name]}, not numbers, from row 0 "
-                f"on; convert it or leave it out with feature_columns"
+                f"on; convert it, or leave it out with drop (--drop)"
             ) from error
         wrong = first_unfit(numbers)  # a number that is not there has become NaN
         if wrong is not None:

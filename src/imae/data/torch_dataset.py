@@ -1,7 +1,7 @@
 """Rows that a program has in memory as data: torch data sets, arrays and data frames."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -126,7 +126,7 @@ def from_dataset(
     present = {part: dataset for part, dataset in parts.items() if dataset is not None}
     columns = {}
     for part, dataset in present.items():
-        if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        if not _is_map_style(dataset):
             raise ArgumentError(f"{part} must be a map-style data set, got {dataset!r}")
         columns[part] = Columns(
             source=f"{name}, {part}",
@@ -135,6 +135,12 @@ def from_dataset(
             row_ids=position_ids(len(dataset)),
         )
     return assemble(columns, name=Path(name).name, class_names=class_names)
+
+
+def _is_map_style(rows: object) -> bool:
+    """Whether rows are found by their number; a dictionary finds them by key."""
+    has_items = hasattr(rows, "__len__") and hasattr(rows, "__getitem__")
+    return has_items and not isinstance(rows, Mapping | str | bytes)
 
 
 def _labels(dataset: Any) -> list[object]:
@@ -205,7 +211,7 @@ def as_data(rows: object) -> Data:
     if hasattr(rows, "columns"):  # a frame of pandas or polars
         return from_arrays(*_split_frame(rows))
     is_array = isinstance(rows, tuple | list | Tensor | np.ndarray) or hasattr(rows, "to_numpy")
-    if is_array or not (hasattr(rows, "__len__") and hasattr(rows, "__getitem__")):
+    if is_array or not _is_map_style(rows):
         raise ArgumentError(
             "data must be an imae.data.Data, a map-style torch data set of (input, label) pairs, "
             f"arrays (X, y) or a data frame; got {type(rows).__name__}"
@@ -237,7 +243,7 @@ def inputs_in_memory(x: Any, *, where: str) -> Inputs:
     """
     is_array = isinstance(x, Tensor | np.ndarray | list | tuple) or hasattr(x, "to_numpy")
     if not is_array:
-        if not (hasattr(x, "__len__") and hasattr(x, "__getitem__")):
+        if not _is_map_style(x):
             raise ArgumentError(
                 f"rows must be an array, a data frame or a map-style data set, got {x!r}"
             )

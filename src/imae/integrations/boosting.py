@@ -1,8 +1,10 @@
 """Objectives of boosted trees, XGBoost and LightGBM, from the curves."""
 
+import hashlib
 import inspect
 import math
-from typing import Any, Literal
+from typing import Any, Literal, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -37,11 +39,13 @@ class Objective:
     Pass the object as ``obj`` of ``xgboost.train``, as ``objective`` in the parameters of
     ``lightgbm.train``, or as ``objective`` of ``XGBClassifier`` and ``LGBMClassifier``; it takes
     the arguments of each. For several classes the native calls need ``num_class`` too. Models with
-    an own objective give raw scores: ``predict_proba`` turns them into probabilities.
+    an own objective give raw scores: ``predict_proba`` turns them into probabilities. Metrics of
+    LightGBM see raw scores too: pass ``metric`` instead.
 
     Args:
         curve: A curve by its name, such as ``"imae"`` or ``"gce:q=0.5"``, or from ``imae.curves``.
-        T: The parameter of ``"imae"``; "auto" lets it follow the training, a step each round.
+        T: The parameter of ``"imae"``; "auto" lets it follow the training, a step each round, and
+            each fold of a cross validation by itself.
         curvature: The factor f; by default that of XGBoost, 2 for several classes and 1 for two.
 
     Examples:
@@ -64,12 +68,12 @@ class Objective:
             check_interval("curvature", curvature, low=0, open_low=True, open_high=True)
         self.curve = curve if isinstance(curve, Curve) else parse_curve(curve)
         self.curvature = curvature
-        self._auto: AutoT | None = None
-        if curve == IMAE.name:
-            if T == "auto":
-                self._auto = AutoT().double()
-            else:
-                self.curve = IMAE(T)
+        self._is_auto = curve == IMAE.name and T == "auto"
+        self._trainings = _Trainings()
+        if T != "auto":
+            if curve != IMAE.name:
+                raise ArgumentError(f"T belongs to the curve 'imae', got T={T!r} with {curve!r}")
+            self.curve = IMAE(T)
 
     def __call__(
         self, first: Any, second: Any, sample_weight: ArrayLike | None = None
@@ -82,16 +86,19 @@ class Objective:
             sample_weight: How much each row counts, shape (N,); a data set brings its own.
 
         Raises:
+            ArgumentError: If the curve gives no row a weight where training starts.
             DataError: If labels are not class numbers that fit the scores.
         """
-        if hasattr(second, "get_label"):  # the native calls give (scores, data set)
-            scores, labels, sample_weight = first, second.get_label(), second.get_weight()
-        else:
-            labels, scores = first, second
-        raw = torch.from_numpy(np.ascontiguousarray(scores, dtype=np.float64))
-        target = _checked(labels, raw)
+        is_data = hasattr(second, "get_label")
+        if is_data:
+            sample_weight = second.get_weight()
+        raw, target = _scores_and_labels(first, second)
         logits = _pairs(raw) if raw.dim() == 1 else raw
-        gradient, second_derivative = self._derivatives(logits, target)
+        curve = self.curve
+        if self._is_auto:
+            training = second if is_data else hashlib.sha256(target.numpy().tobytes()).digest()
+            curve = IMAE(self._trainings.state(training, logits).observe(logits, target))
+        gradient, second_derivative = self._derivatives(logits, target, curve)
         if raw.dim() == 1:
             gradient, second_derivative = gradient[:, 1], second_derivative[:, 1]
         if sample_weight is not None and np.size(sample_weight):
@@ -99,6 +106,18 @@ class Objective:
             weight = weight.view(-1, *(1,) * (raw.dim() - 1))
             gradient, second_derivative = gradient * weight, second_derivative * weight
         return gradient.numpy(), second_derivative.clamp(min=_SMALLEST).numpy()
+
+    def metric(self, first: Any, second: Any) -> tuple[str, float, bool] | tuple[str, float]:
+        """Mean of -log p of the labels, as ``feval`` or ``eval_metric`` of LightGBM.
+
+        It is also a ``custom_metric`` of ``xgboost.train``. The arguments are those of a call.
+        """
+        raw, target = _scores_and_labels(first, second)
+        logits = _pairs(raw) if raw.dim() == 1 else raw
+        loss = float(torch.nn.functional.cross_entropy(logits, target))
+        if type(second).__module__.startswith("xgboost"):
+            return "log_loss", loss
+        return "log_loss", loss, False  # lower is better
 
     def probabilities(self, raw: ArrayLike) -> Floats:
         """Probabilities of the classes, shape (N, C), at raw scores (N,) or (N, C)."""
@@ -117,14 +136,17 @@ class Objective:
         option = "output_margin" if "output_margin" in takes else "raw_score"
         return self.probabilities(model.predict(rows, **{option: True}))
 
-    def _derivatives(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _derivatives(self, logits: Tensor, target: Tensor, curve: Curve) -> tuple[Tensor, Tensor]:
         num_classes = logits.shape[1]
         curvature = self.curvature or (2.0 if num_classes > 2 else 1.0)
         logits = logits.detach().requires_grad_()
-        curve = self._current(logits.detach(), target)
         scale = chance_weight(CCE(), logits) / chance_weight(curve, logits)
         loss = curve_loss(logits, target, curve, reduction="sum")
         (gradient,) = torch.autograd.grad(loss, logits)
+        if _is_start(logits) and not bool(gradient.any()):
+            raise ArgumentError(
+                f"{curve!r} has weight 0 at p = 1 / {num_classes}: nothing to learn"
+            )
         with torch.no_grad():
             p = logits.softmax(1)
             is_label = torch.nn.functional.one_hot(target, num_classes).bool()
@@ -133,16 +155,49 @@ class Objective:
             second = size * torch.where(is_label, p, others * (1 - p))
         return gradient * scale, second * scale * curvature
 
-    def _current(self, logits: Tensor, target: Tensor) -> Curve:
-        if self._auto is None:
-            return self.curve
-        if bool((logits == logits[:1]).all()):  # the first round: all rows have one score
-            self._auto = AutoT().double()
-        return IMAE(self._auto.observe(logits, target))
-
     def __repr__(self) -> str:
-        curve = "imae, T='auto'" if self._auto is not None else repr(self.curve)
+        curve = "imae, T='auto'" if self._is_auto else repr(self.curve)
         return f"Objective({curve})"
+
+
+class _Trainings:
+    """A T for each training that one objective serves at a time, such as the folds of a search.
+
+    A training is recognised by its data set, or where a library passes arrays only by its labels.
+    It begins again where the scores are those that it began with.
+    """
+
+    def __init__(self) -> None:
+        self._of_data: WeakKeyDictionary[Any, tuple[bytes, AutoT]] = WeakKeyDictionary()
+        self._of_labels: dict[bytes, tuple[bytes, AutoT]] = {}
+
+    def state(self, training: Any, logits: Tensor) -> AutoT:
+        """The T of a training, by its data set or the digest of its labels."""
+        states: Any = self._of_labels if isinstance(training, bytes) else self._of_data
+        scores = hashlib.sha256(logits.numpy().tobytes()).digest()
+        start, known = states.get(training, (None, None))
+        if known is not None and scores != start and not _is_start(logits):
+            return cast(AutoT, known)
+        auto = AutoT().double()
+        states[training] = scores, auto
+        return auto
+
+    def __reduce__(self) -> tuple[type["_Trainings"], tuple[()]]:
+        return _Trainings, ()  # a copy serves other trainings
+
+
+def _is_start(logits: Tensor) -> bool:
+    """Whether all rows have one score, as in the first round."""
+    return bool((logits == logits[:1]).all())
+
+
+def _scores_and_labels(first: Any, second: Any) -> tuple[Tensor, Tensor]:
+    if hasattr(second, "get_label"):  # the native calls give (scores, data set)
+        scores, labels = first, second.get_label()
+    else:
+        labels, scores = first, second
+    raw = torch.from_numpy(np.ascontiguousarray(scores, dtype=np.float64))
+    return raw, _checked(labels, raw)
 
 
 def _pairs(raw: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 
 from imae.errors import ArgumentError, check_choice
+from imae.losses.margin import log_probabilities
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -182,7 +183,7 @@ def reduce_rows(
     labels = replace(labels, logits=labels.logits.to(precise_dtype(logits)))
     if is_plain(target):
         refuse_classes_out_of_range(target, labels.logits.shape[1], ignore_index)
-    losses = rows(labels.logits.log_softmax(1), labels)
+    losses = rows(log_probabilities(labels.logits), labels)
     if labels.class_weight is not None:
         losses = losses * labels.class_weight[labels.index]
     return labels.reduce(losses, reduction)

@@ -41,7 +41,8 @@ class AutoT(nn.Module):
     begins after 20 steps. The running means are those of all steps, then decay by 0.98 a step.
 
     In evaluation mode nothing changes. The state is saved with the module. The transforms of
-    ``torch.func`` change no state and so refuse a module in training mode: call ``eval()`` first.
+    ``torch.func`` change no state and so refuse a module in training mode: switch it to evaluation
+    mode first.
 
     Args:
         cap: Largest probability that the model outputs; 1 if it has no cap.

@@ -176,7 +176,16 @@ def forward_correction(
         total = ((log_p - shift).clamp(max=_LARGEST_EXPONENT).exp() * to_label).sum(1)
         is_impossible = total == 0
         losses = -total.masked_fill(is_impossible, 1).log() - shift.squeeze(1)
-        return losses.masked_fill(is_impossible, torch.inf)
+        losses = losses.masked_fill(is_impossible, torch.inf)
+        # If the most likely class t can get the label: T_ty + sum_{i != t} p_i (T_iy - T_ty). Its
+        # derivative is through the small p_i only; that of the sum above cancels.
+        top = log_p.detach().argmax(1, keepdim=True)
+        of_top = to_label.gather(1, top)
+        others = log_p.scatter(1, top, -torch.inf).exp()
+        total = of_top.squeeze(1) + (others * (to_label - of_top)).sum(1)
+        is_above_zero = of_top.squeeze(1) > 0
+        direct = -total.masked_fill(~is_above_zero, 1).log()
+        return torch.where(is_above_zero, direct, losses)
 
     return reduce_rows(
         logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from imae.curves.classic import CCE
 from imae.curves.curve import Curve
 from imae.errors import check_interval
 
@@ -131,6 +132,32 @@ def value_at_margin(m: Tensor, curve: Curve) -> Tensor:
         at_margin = curve.value(m.detach())
         losses = losses + (at_margin - at_margin.detach())
     return losses.masked_fill(certain, 0)
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """The logarithm of the softmax, exact also where a probability rounds to 1.
+
+    Formula, with t the most likely class and m its margin:
+
+        log p_t = log sigmoid(m), d log p_t / dm = sigmoid(-m)
+
+    ``log_softmax`` rounds this to 0, value and derivative, from a logit gap of 17 on in float32.
+    The other classes are those of ``log_softmax``.
+
+    Args:
+        logits: Unnormalised scores, shape (N, C) or (N, C, d1, ..., dK), float32 or float64.
+
+    Returns:
+        Logarithms, shape and dtype of ``logits``.
+
+    Examples:
+        >>> log_probabilities(torch.tensor([[20.0, 0.0]]))
+        tensor([[-2.0612e-09, -2.0000e+01]])
+    """
+    top = logits.detach().argmax(1, keepdim=True)
+    is_top = torch.zeros_like(logits, dtype=torch.bool).scatter(1, top, True)
+    of_top = -value_at_margin(margin(logits, top.squeeze(1)), CCE()).unsqueeze(1)
+    return torch.where(is_top, of_top, logits.log_softmax(1))
 
 
 def is_trainable(curve: Curve) -> bool:

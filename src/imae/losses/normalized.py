@@ -52,7 +52,7 @@ def normalized_cross_entropy(
     check_interval("scale", scale, low=0)
 
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
-        share = _share(log_p, labels)
+        share = _share(-log_p, labels)
         if passive is None:
             return scale * share
         assert labels.index is not None
@@ -138,11 +138,10 @@ def asymmetric_mse(
     check_interval("beta", beta, low=0)
 
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
-        p = log_p.exp()
-        own = of_label(p, labels)
-        distance = p.square().sum(1) - 2 * a * own + a**2
-        losses = beta / p.shape[1] * distance
-        return losses if alpha == 0 else losses + alpha * _share(log_p, labels)
+        # By 1 - p_y: the difference of p_y and a would cancel at a = 1.
+        distance = (a - 1 + _rest(labels)).square() + _sum_of_others(log_p.exp().square(), labels)
+        losses = beta / log_p.shape[1] * distance
+        return losses if alpha == 0 else losses + alpha * _share(-log_p, labels)
 
     return reduce_rows(
         logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
@@ -194,19 +193,39 @@ def active_negative_loss(
 
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
         above = log_p.clamp(min=A) - A
-        negative = 1 - of_label(above, labels) / above.sum(1)
-        return alpha * _share(log_p, labels) + beta * negative
+        negative = _part(_sum_of_others(above, labels), of_label(above, labels))
+        return alpha * _share(-log_p, labels) + beta * negative
 
     return reduce_rows(
         logits, target, rows, weight=weight, ignore_index=ignore_index, reduction=reduction
     )
 
 
-def _share(log_p: Tensor, labels: Labels) -> Tensor:
+def _share(cross_entropies: Tensor, labels: Labels) -> Tensor:
     """Normalised cross entropy: the label's part of all cross entropies."""
-    total = log_p.sum(1)
-    # With one class both are 0, and the loss is 0 as cross entropy is.
-    return of_label(log_p, labels) / total.masked_fill(total == 0, 1)
+    return _part(of_label(cross_entropies, labels), _sum_of_others(cross_entropies, labels))
+
+
+def _part(part: Tensor, others: Tensor) -> Tensor:
+    """``part / (part + others)`` of numbers that are not negative; 0 if both are 0."""
+    # The derivative by the smaller one is that of a quotient under 1/2, which does not cancel.
+    is_smaller = part <= others
+    smaller, larger = torch.where(is_smaller, part, others), torch.where(is_smaller, others, part)
+    total = smaller + larger
+    quotient = smaller / total.masked_fill(total == 0, 1)
+    return torch.where(is_smaller, quotient, 1 - quotient)
+
+
+def _sum_of_others(numbers: Tensor, labels: Labels) -> Tensor:
+    """Sum over the classes that are not the label, shape (N, ...)."""
+    assert labels.index is not None
+    return numbers.scatter(1, labels.index.unsqueeze(1), 0).sum(1)
+
+
+def _rest(labels: Labels) -> Tensor:
+    """``1 - p_y``, shape (N, ...), with the derivative ``-p_y (1 - p_y)`` by the margin."""
+    assert labels.index is not None
+    return value_at_margin(margin(labels.logits, labels.index), Scale(MAE(), 0.5))
 
 
 def eps_softmax_loss(
@@ -257,11 +276,11 @@ def eps_softmax_loss(
     check_interval("A", A, high=0, open_high=True)
 
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
-        own = of_label(log_p, labels)
-        rest = -torch.expm1(own)  # 1 - p_y
+        rest = _rest(labels)
         assert labels.index is not None
         is_top = log_p.argmax(1) == labels.index
-        pushed = torch.where(is_top, torch.log1p(-rest / (1 + m)), own - math.log1p(m))
+        towards = torch.log1p(-rest.masked_fill(~is_top, 0) / (1 + m))
+        pushed = torch.where(is_top, towards, of_label(log_p, labels) - math.log1p(m))
         return -alpha * pushed.clamp(min=A) + 2 * beta * rest
 
     return reduce_rows(

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from imae.errors import ArgumentError, check_choice, check_interval
 from imae.losses.general import LARGEST_CONDITION, forward_correction
-from imae.losses.margin import precise
+from imae.losses.margin import log_probabilities, precise
 from imae.methods.matrix import read_matrix
 from imae.methods.method import Facts, Method, Restart, Rows, first_stage
 from imae.models.network import Network
@@ -230,7 +230,7 @@ class BackwardCorrection(Correction):
 
     def corrected(self, logits: Tensor, target: Tensor) -> Tensor:
         """Corrected loss of every row, shape (B,)."""
-        log_p = precise(logits).log_softmax(1)
+        log_p = log_probabilities(precise(logits))
         shares = self.inverse.to(log_p.dtype)[target]
         # A class that has no share adds 0, also where it is impossible, and not 0 * inf.
         return -(shares * log_p.masked_fill(shares == 0, 0)).sum(1)

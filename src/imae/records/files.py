@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import stat
 import tempfile
 import zipfile
 import zlib
@@ -82,16 +83,37 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
 
 
+def open_regular(path: Path, *, append: bool = False) -> IO[bytes]:
+    """An open file, which must be a regular one: a pipe would be waited for forever.
+
+    Args:
+        path: The file.
+        append: Whether it is opened to be written at its end, and made if it is not there.
+
+    Raises:
+        DataError: If it is a pipe, a folder or a device.
+        OSError: If it cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT if append else os.O_RDONLY
+    try:
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except IsADirectoryError:
+        raise DataError(f"{path}: is not a regular file") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise DataError(f"{path}: is not a regular file")
+    return os.fdopen(handle, "ab" if append else "rb")
+
+
 def read_file(path: Path) -> bytes:
-    """The bytes of a file, which must be a regular one: a pipe would be waited for forever.
+    """The bytes of a regular file.
 
     Raises:
         DataError: If it is not one, or cannot be read.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: is not a regular file")
     try:
-        return path.read_bytes()
+        with open_regular(path) as file:
+            return file.read()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
@@ -110,15 +132,15 @@ def read_arrays(
         DataError: If the file is missing or damaged, or an array is not as it should be.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for forever
-            raise ValueError("not a regular file")
-        with path.open("rb") as file:  # closed even if numpy fails
+        with open_regular(path) as file:  # closed even if numpy fails
             _refuse_packed(file)
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 raise ValueError("one array without a name")
             names = [name for name in kinds if name not in optional or name in loaded]
             arrays = {name: np.asarray(loaded[name]) for name in names}
+    except DataError:
+        raise
     except KeyError as error:
         raise DataError(f"{path}: an array is missing ({error})") from None
     except (
@@ -252,7 +274,7 @@ def hold(folder: Path) -> Iterator[None]:
     is_new = not path.parent.exists()
     with explained_writing(path, folder):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
+        file = open_regular(path, append=True)
     with file:
         try:
             # A record lock: worker processes that outlive a killed run do not inherit it.
@@ -285,8 +307,8 @@ def _is_unfinished(path: Path, part: str) -> bool:
 def _is_environment(path: Path) -> bool:
     """Whether a run wrote this file before it was interrupted."""
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        content = json.loads(read_file(path))
+    except ValueError:  # a DataError is one
         return False
     return isinstance(content, dict) and "imae" in content
 

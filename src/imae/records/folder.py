@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from imae.errors import DataError
+from imae.errors import ArgumentError, DataError
 from imae.records.files import (
     check_free,
     check_lengths,
     explained_writing,
     hold,
+    open_regular,
     parse_object,
     read_arrays,
     read_file,
@@ -58,6 +59,9 @@ class RunFolder:
     Args:
         path: The folder; it need not exist yet.
 
+    Raises:
+        ArgumentError: If it is not a path.
+
     Examples:
         >>> import tempfile
         >>> folder = RunFolder(Path(tempfile.mkdtemp()) / "run")
@@ -67,6 +71,8 @@ class RunFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError(f"a run folder is given by its path, got {path!r}")
         self.path = Path(path)
         self._sizes: dict[str, tuple[int, int]] = {}  # rows and classes of the labels
 
@@ -181,7 +187,7 @@ class RunFolder:
         line = json.dumps(plain(row), allow_nan=False).encode() + b"\n"
         with self._writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab") as file:
+            with open_regular(path, append=True) as file:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())

@@ -45,6 +45,8 @@ def build_networks(
         # Not seed + index: the second network of one run would be the first of another.
         seed = derive_seed(config.seed, "network", index) if index else config.seed
         network = build_network(config, train, seed=seed)
+        if ":" in (config.model.name or ""):  # a function of the user's
+            check_network(network, train)
         if config.model.init is not None:
             display.say(str(load_weights(network, config.model.init)))
         networks.append(network)
@@ -55,23 +57,45 @@ def given_network(model: nn.Module, config: Config, train: Split, method: Method
     """A copy of a network from Python.
 
     Raises:
-        ArgumentError: If it does not give one logit for each class, or one network is not enough.
+        ArgumentError: If it cannot be trained on these rows, or one network is not enough.
     """
     if method.num_networks > 1:
         raise ArgumentError(
             f"{config.method.name} trains {method.num_networks} networks with start weights of "
             "their own; name a function that builds one: model.name=package.module:function"
         )
-    num_classes = train.num_classes
-    network = as_network(model, num_classes)
-    row = first_row(train)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        shape = tuple(copy.deepcopy(network).eval()(row).shape)
-    if shape != (1, num_classes):
-        raise ArgumentError(
-            f"model: gives outputs of shape {shape} for one row; the data has {num_classes} classes"
-        )
+    network = as_network(model, train.num_classes)
+    check_network(network, train)
     return network
+
+
+def check_network(network: Network, train: Split) -> None:
+    """Tries a network of the user's on one row.
+
+    Raises:
+        ArgumentError: If it fails, has no parameters, or does not give one logit for each class.
+    """
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise ArgumentError("model: has no parameters to train")
+    row = first_row(train)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            outputs: object = copy.deepcopy(network).eval()(row)
+    except Exception as error:  # of code that is not ours
+        reason = " ".join(str(error).split())[:200]
+        raise ArgumentError(
+            f"model: fails on one row, of shape {tuple(row.shape)}: "
+            f"{type(error).__name__}: {reason}"
+        ) from error
+    if not isinstance(outputs, Tensor):
+        raise ArgumentError(
+            f"model: must return logits as one tensor, returns {type(outputs).__name__}"
+        )
+    if tuple(outputs.shape) != (1, train.num_classes):
+        raise ArgumentError(
+            f"model: gives outputs of shape {tuple(outputs.shape)} for one row; the data has "
+            f"{train.num_classes} classes"
+        )
 
 
 def check_single_rows(network: Network, train: Split) -> None:

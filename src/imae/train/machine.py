@@ -7,6 +7,7 @@ import importlib.metadata
 import inspect
 import logging
 import math
+import os
 import platform
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
     from torch.distributed.device_mesh import DeviceMesh
 
+_MOST_THREADS = 256  # or four for each core: far more of them end the process
 _PACKAGES = ("torch", "numpy", "imae", "lightning-fabric")
 
 
@@ -90,7 +92,15 @@ def chosen_machine(
 
     Only processors have been measured. ``may_change_format``: whether another format than float32
     can be used; ``row``: one row, shape (1, ...).
+
+    Raises:
+        ArgumentError: If so many threads are asked for that the process would be ended.
     """
+    most = max(_MOST_THREADS, 4 * (os.cpu_count() or 1))
+    if machine.threads is not None and machine.threads > most:
+        raise ArgumentError(
+            f"machine.threads: {machine.threads} is more than {most}, the most here"
+        )
     if machine.precision != "auto" and None not in machine.model_dump().values():
         return machine
     work = 3 * batch_size * sum(operations(network, row) for network in networks)

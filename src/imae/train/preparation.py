@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,6 +18,7 @@ from imae.data.preparation import without_rows
 from imae.data.sources.download import data_root
 from imae.errors import ArgumentError, DataError
 from imae.models import PUBLISHED_INPUTS, Network, build, load_weights, pretrained_weights
+from imae.models.weights import PACKAGED_WEIGHTS
 from imae.records import RunFolder, RunLabels
 from imae.train.config import ModelConfig
 from imae.train.machine import has_bfloat16
@@ -87,7 +89,8 @@ def frozen_network(name: str) -> Network:
     Raises:
         ArgumentError: If there is no such network.
     """
-    _check_published(name)
+    if name not in PACKAGED_WEIGHTS:
+        raise _unknown_features(name)
     network = build(name, num_classes=1000)
     load_weights(network, pretrained_weights(name))
     return network
@@ -118,11 +121,15 @@ def published_pixels(name: str, inputs: Inputs) -> Inputs:
     Raises:
         ArgumentError: If there is no such network, or the inputs are not colour images.
     """
-    _check_published(name)
+    if name not in PUBLISHED_INPUTS:
+        raise _unknown_features(name)
     wanted = PUBLISHED_INPUTS[name]
     is_colour = isinstance(inputs, ArrayImages) and inputs.shape[0] == len(wanted.mean)
     if not (isinstance(inputs, ImageFiles) or is_colour):
-        raise ArgumentError(f"features of {name} are for colour images")
+        raise ArgumentError(
+            f"features of {name} are for colour images, and these are other rows; leave "
+            "data.features (--features) out"
+        )
     assert isinstance(inputs, ArrayImages | ImageFiles)
     mean = tuple(each / 255 for each in wanted.mean)
     std = tuple(each / 255 for each in wanted.std)
@@ -154,13 +161,11 @@ def full_embedding(name: str | None) -> str | None:
     return os.path.abspath(name) if is_folder and name is not None else name
 
 
-def _check_published(name: str) -> None:
-    if name not in PUBLISHED_INPUTS:
-        known = ", ".join(PUBLISHED_INPUTS)
-        raise ArgumentError(
-            f"features must be one of {known} for images, wordllama or a folder for texts, "
-            f"got {name!r}"
-        )
+def _unknown_features(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"features must be one of {', '.join(PACKAGED_WEIGHTS)} for images, wordllama or a folder "
+        f"for texts, got {name!r}"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,12 +239,18 @@ def check_same_data(
     _check_same_inputs(run.preparation(), described, run)
 
 
+def _is_same_truth(before: NDArray[np.int64] | None, now: NDArray[np.int64] | None) -> bool:
+    if before is None or now is None:
+        return before is now
+    return np.array_equal(before, now)
+
+
 def _check_same_labels(before: RunLabels, now: RunLabels, run: RunFolder) -> None:
     if len(before.given) == len(now.given):
         changed = (before.row_ids != now.row_ids) | (before.given != now.given)
         if changed.any():
             row = f"row {str(now.row_ids[int(changed.argmax())])!r} differs"
-        elif not np.array_equal(before.clean, now.clean):
+        elif not _is_same_truth(before.clean, now.clean):
             row = "the true labels differ"
         else:
             return

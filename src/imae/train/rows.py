@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from imae._draws import derive_seed
 from imae.data import Data, HashedText, ImageFiles, Inputs, Split, Table, hold_out, sample_rows
+from imae.data.labels import label_notes
 from imae.data.loading import load_unscaled
 from imae.data.preparation import describe_preparation, fit_preparation, fit_scale
 from imae.errors import ArgumentError, DataError
@@ -159,8 +160,8 @@ def load_rows(
         if config.model.init is not None:
             data, is_scaled = with_start_pixels(config.model, data, is_scaled=is_scaled)
         return LoadedRows(data, is_scaled, content, annotations=annotations)
-    as_features = (extract or frozen_features)(settings.features, settings.workers)
     images = published_images(settings.features, data.train.inputs)
+    as_features = (extract or frozen_features)(settings.features, settings.workers)
     data = data.map_splits(as_features)
     data = fit_preparation(data) if scale_by_all else data
     return LoadedRows(data, scale_by_all, content, images, annotations)
@@ -204,7 +205,13 @@ def prepare(
             validation = validation.relabel(corrupt(validation, seed).labels)
     is_held_out = validation is None and settings.hold_out > 0
     if is_held_out:
-        train, validation = hold_out(train, settings.hold_out, config.seed)
+        try:
+            train, validation = hold_out(train, settings.hold_out, config.seed)
+        except ArgumentError as error:
+            doubts = "".join(f"; {doubt}" for doubt in label_notes(data)[:1])
+            raise ArgumentError(
+                f"data.hold_out (--hold-out): {error}; 0 holds none out{doubts}"
+            ) from None
     if train.weights is not None and not train.weights.any():
         raise DataError(f"{settings.name}: all rows to train on have weight 0")
     share = settings.planted

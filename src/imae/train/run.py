@@ -13,11 +13,11 @@ from typing import IO, Any
 import torch
 from torch import nn
 
-from imae.errors import DataError, check_choice
+from imae.errors import ArgumentError, DataError, check_choice
 from imae.methods.catalog import METHODS
-from imae.models import Network, build, input_options
+from imae.models import MODELS, Network, build, input_options
 from imae.records import RunFolder, explained_writing
-from imae.records.files import whole_file
+from imae.records.files import open_regular, read_file, whole_file
 from imae.train.build import as_network
 from imae.train.config import FROM_PYTHON, Config
 from imae.train.learner import add_output
@@ -90,9 +90,12 @@ class Run:
                 network = as_network(self._trusted_model, content["num_classes"])
             else:
                 options = {**input_options(model.name, content["input_shape"]), **model.arguments}
+                _check_shapes(model.name, content, options)
                 network = build(model.name, num_classes=content["num_classes"], **options)
             network.load_state_dict(content["network"])
-        except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            if isinstance(error, ArgumentError):
+                raise
             reason = " ".join(str(error).split())
             raise DataError(f"{path}: does not fit the network {model.name} ({reason})") from None
         method = self.config.method
@@ -121,6 +124,20 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+
+def _check_shapes(name: str, content: dict[str, Any], options: dict[str, Any]) -> None:
+    """Raises before memory is taken for a network much larger than the weights in its file."""
+    if name not in MODELS:  # a function of the user's
+        return
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        network = MODELS.build(name, num_classes=content["num_classes"], **options)
+    for key, tensor in network.state_dict().items():
+        if content["network"][key].shape != tensor.shape:
+            raise ValueError(
+                f"size mismatch for {key}: {tuple(content['network'][key].shape)} in the file, "
+                f"{tuple(tensor.shape)} in the network"
+            )
 
 
 FORMAT = 1
@@ -235,11 +252,11 @@ def load_tensors(path: Path) -> dict[str, Any]:
         if not needed.is_file():  # nor a pipe, which would be waited for
             raise DataError(f"{needed}: is missing")
     try:
-        manifest = json.loads(_manifest(path).read_text())
-        with path.open("rb") as file:
+        manifest = json.loads(read_file(_manifest(path)))
+        with open_regular(path) as file:
             found = _digest(file)
         is_whole = isinstance(manifest, dict) and manifest.get("sha256") == found
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # a DataError is one
         is_whole = False
     if not is_whole:
         raise DataError(f"{path}: is damaged, its checksum differs")

@@ -16,7 +16,7 @@ from imae.recipes.protocols import (
 )
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
 from imae.recipes.tables.abnormal_examples import finish as draw_disbelieved
-from imae.records.files import whole_file
+from imae.records.files import read_file, whole_file
 from imae.report.formats import UNKNOWN
 from imae.report.hints import Summary, summarise
 
@@ -118,7 +118,7 @@ def _measured(run: Path) -> dict[str, float] | None:
         except DataError:
             return None
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(read_file(path))
         measures = {"mAP": content["mean_average_precision"]}
         measures |= {f"CMC-{rank}": share for rank, share in content["cmc"].items()}
         return {name: 100 * float(share) for name, share in measures.items()}
