@@ -315,7 +315,8 @@ def test_filters_count_the_rows_of_other_pages_and_lead_to_them(make_audit, open
     there = is_pair[rows[500:1000]].sum()
     link = matches.get_by_role("link", name=f"Next: {there} on page 2")
     link.click()
-    assert opened.page.url.startswith(files[1].as_uri())
+    opened.page.wait_for_url(f"{files[1].as_uri()}#*")
+    opened.page.wait_for_function("document.getElementById('matches')?.hidden === false")
     assert opened.page.locator(".card:visible").count() == there
     assert opened.page.locator("select[name=pair]").input_value() == "1-2"
     opened.page.locator("select[name=kind]").select_option("open")
