@@ -143,9 +143,7 @@ def test_facts_without_any_weight_are_of_all_rows():
 @pytest.mark.parametrize("normalize", ["batch", "chance"])
 def test_a_row_that_is_no_number_and_does_not_count_is_not_normalised_by(normalize):
     logits = torch.tensor([[1.0, 0.0], [math.nan, 0.0]])
-    rows = Rows(
-        logits, torch.tensor([0, 0]), torch.arange(2), weight=torch.tensor([1.0, 0.0])
-    )
+    rows = Rows(logits, torch.tensor([0, 0]), torch.arange(2), weight=torch.tensor([1.0, 0.0]))
     method = METHODS.build("gce", normalize=normalize)
     assert method(rows)[0].isfinite()
 

@@ -61,11 +61,13 @@ class AuditCallback(Callback):  # type: ignore[misc]
         batch: Any,  # noqa: ARG002
         batch_idx: int,  # noqa: ARG002
     ) -> None:
-        """Takes in a batch.
+        """Takes in a batch; nothing if ``training_step`` returned None to skip it.
 
         Raises:
             DataError: If ``training_step`` does not return what is needed.
         """
+        if not outputs:
+            return
         wanted = ("row", "logits", "target")
         if not isinstance(outputs, Mapping) or any(name not in outputs for name in wanted):
             raise DataError("training_step must return a dictionary with loss, logits, target, row")
