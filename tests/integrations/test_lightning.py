@@ -127,6 +127,8 @@ def module(returned):
             inputs, target, row = batch
             logits = self.network(inputs)
             every = {"logits": logits, "target": target, "row": row}
+            if not returned:
+                return None if row[0] == 2 else {**every, "loss": logits.sum()}
             loss = imae.IMAELoss()(logits, target)
             return {"loss": loss, **{name: every[name] for name in returned}}
 
@@ -134,6 +136,14 @@ def module(returned):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     return Module()
+
+
+def test_a_batch_that_a_step_skips_is_not_recorded(tmp_path):
+    from imae.integrations.lightning import AuditCallback
+
+    callback = AuditCallback(tmp_path / "run")
+    trainer(callback).fit(module([]), DataLoader(Rows(), batch_size=2))
+    assert np.flatnonzero(RunFolder(tmp_path / "run").dynamics(1).predicted < 0).tolist() == [2, 3]
 
 
 def test_what_is_missing_is_named(tmp_path):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from imae.cli.app import OVERWRITE, column_words, command_line, refuse_overwriting
-from imae.errors import ArgumentError, ImaeError, check_interval
+from imae.errors import ArgumentError, DataError, ImaeError, check_interval
 
 if TYPE_CHECKING:
     from imae.audit.cards import Preview, Previewer, Rows
@@ -160,7 +160,7 @@ def apply(
         f"{removed} removed, {kept} confirmed"
     )
     typer.echo(f"wrote {out} and {written}")
-    typer.echo(f"next: {command_line('imae', 'train', *_data_words(run), '--labels', out)}")
+    typer.echo(f"next: {_next_step(run, out)}")
 
 
 def export(
@@ -217,6 +217,17 @@ def _settings(run: Path) -> Mapping[str, Any]:
     return RunFolder(run).config() if data is None else {"data": data}
 
 
+def _next_step(run: Path, labels: Path) -> str:
+    """How to train on corrected labels: a command, where `imae train` can read the rows."""
+    try:
+        is_from_python = bool(_settings(run)["data"].get("from_python"))
+    except (ImaeError, KeyError, AttributeError):
+        is_from_python = False
+    if is_from_python:
+        return f"train on the labels in {labels} (columns row_id and label) where you trained"
+    return command_line("imae", "train", *_data_words(run), "--labels", labels)
+
+
 def _data_words(run: Path) -> list[str]:
     """What follows `imae train` to train on the same rows: the data, and its options."""
     from imae.train.config import DataConfig
@@ -225,8 +236,6 @@ def _data_words(run: Path) -> list[str]:
         data = _settings(run)["data"]
         name = str(data["name"])
     except (ImaeError, KeyError, TypeError):
-        return ["DATA"]
-    if data.get("from_python"):
         return ["DATA"]
     words = [name, *column_words(data.get("options") or {})]
     for key in ("root", "features"):
@@ -288,7 +297,10 @@ def _rows(run: Path, audit: "Audit") -> "Rows":
     from imae.audit.cards import Rows, suspects
 
     try:
-        return Rows.of_run(_settings(run), audit.row_ids[suspects(audit)].tolist())
+        settings = _settings(run)
+        if settings.get("data", {}).get("from_python"):
+            raise DataError("they were given to the training in Python")
+        return Rows.of_run(settings, audit.row_ids[suspects(audit)].tolist())
     except (ImaeError, OSError) as error:
         typer.echo(f"imae: rows are shown without pictures or texts: {error}", err=True)
         return Rows()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from imae.curves import Curve
-from imae.errors import DataError, check_integer, import_extra
+from imae.errors import ArgumentError, DataError, check_integer, import_extra
 from imae.losses.margin import margin, precise, weight_at_margin
 from imae.methods.method import CurveMethod, Rows
 from imae.records import EpochDynamics, RunFolder, RunLabels
@@ -208,6 +208,8 @@ class Recorder:
         self._dynamics: Dynamics | None = None
         self._num_classes, self._steps, self._start = 2, 0, time.monotonic()
         if _rank() == 0:
+            if self.folder.exists():
+                raise ArgumentError(f"{self.folder.path}: holds a run; name another folder")
             check_free(self.folder.path)
 
     def update(self, rows: Tensor, logits: Tensor, target: Tensor | None = None) -> None:
