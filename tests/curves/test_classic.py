@@ -1,3 +1,4 @@
+import inspect
 import math
 
 import mpmath
@@ -7,12 +8,16 @@ import torch
 from imae.curves import (
     AGCE,
     CCE,
+    DM,
     GCE,
+    ICCE,
+    IMAE,
     MAE,
     SL,
     Focal,
     ForwardSymmetric,
     Scale,
+    SharpGCE,
     Sum,
     TruncatedGCE,
     Window,
@@ -198,3 +203,49 @@ def agce_value(a, q, m):
         a, q = mpmath.mpf(a), mpmath.mpf(q)
         p = 1 / (1 + mpmath.exp(-mpmath.mpf(m)))
         return ((a + 1) ** q - (a + p) ** q) / q
+
+
+@pytest.mark.parametrize("q", [0.05, 0.5, 1.0])
+@pytest.mark.parametrize("T", [0.0, 4.0, 20.0])
+def test_sharp_gce_is_bounded(T, q):
+    far = torch.tensor([-1e4, -1e37, -3e38, -math.inf])
+    curve = SharpGCE(T, q)
+    limit = curve.value(torch.tensor(-5000.0, dtype=torch.float64)).float()
+    torch.testing.assert_close(curve.value(far), limit.expand(4))
+    if T == 0:
+        torch.testing.assert_close(limit, torch.tensor(1 / q))
+
+
+TRAINED = [
+    (curve, name)
+    for curve in (SL, GCE, Focal, AGCE, SharpGCE, ForwardSymmetric, TruncatedGCE, DM, ICCE, IMAE)
+    for name, field in inspect.signature(curve).parameters.items()
+    if isinstance(field.default, float)
+]
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")  # the check of the range reads it
+@pytest.mark.parametrize(("curve", "name"), TRAINED)
+def test_a_parameter_is_differentiated_or_refused(curve, name):
+    default = inspect.signature(curve).parameters[name].default
+    default = min(default, 0.9) if name == "q" else default
+    parameter = torch.nn.Parameter(torch.tensor(default, dtype=torch.float64))
+    if name in ("k", "rate"):
+        with pytest.raises(ArgumentError, match=f"{name} cannot be trained"):
+            curve(**{name: parameter})
+        return
+    m, step = torch.tensor([-7.0, -0.3, 1.5], dtype=torch.float64), 1e-5
+    trained, above, below = (
+        curve(**{name: value}) for value in (parameter, default + step, default - step)
+    )
+    for part in ("value", "slope"):
+        (found,) = torch.autograd.grad(getattr(trained, part)(m).sum(), parameter)
+        rise = (getattr(above, part)(m) - getattr(below, part)(m)).sum() / (2 * step)
+        torch.testing.assert_close(found, rise, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+@pytest.mark.parametrize("edge", ["low", "high"])
+def test_an_edge_of_a_window_cannot_be_trained(edge):
+    with pytest.raises(ArgumentError, match=f"{edge} cannot be trained"):
+        Window(CCE(), **{edge: torch.nn.Parameter(torch.tensor(1.0))})

@@ -36,6 +36,13 @@ def test_constant_beyond_its_reach():
     torch.testing.assert_close(result, expected, rtol=1e-13, atol=1e-12)
 
 
+def test_a_function_that_ends_at_zero_has_a_bounded_integral():
+    for dtype in (torch.float32, torch.float64):
+        far = torch.tensor([-math.inf, -3e38, -1e37, -200.0, 1e37, math.inf], dtype=dtype)
+        found = integrate_from_zero(lambda t: torch.sigmoid(t) * torch.sigmoid(-t), far)
+        torch.testing.assert_close(found, far.sign() / 2)
+
+
 def test_zero_width_is_zero():
     assert integrate_from_zero(torch.exp, torch.zeros(2, 3)).tolist() == [[0, 0, 0], [0, 0, 0]]
 

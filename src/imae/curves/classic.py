@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from imae.curves.curve import REACH, SATURATED, Curve, Scale, Window, integrate_from_zero
+from imae.curves.curve import (
+    REACH,
+    SATURATED,
+    Curve,
+    Scale,
+    Window,
+    check_constant,
+    integrate_from_zero,
+)
 from imae.errors import check_integer, check_interval
 
 
@@ -201,6 +209,7 @@ class ForwardSymmetric(Curve):
     def __post_init__(self) -> None:
         check_integer("num_classes", self.num_classes, low=2)
         limit = (self.num_classes - 1) / self.num_classes
+        check_constant("rate", self.rate)
         check_interval("rate", self.rate, low=0, high=limit, open_high=True)
 
     def value(self, m: Tensor) -> Tensor:
@@ -316,6 +325,7 @@ class TruncatedGCE(Curve):
 
     def __post_init__(self) -> None:
         check_interval("q", self.q, low=0, high=1, open_low=True)
+        check_constant("k", self.k)
         check_interval("k", self.k, low=0, high=1, open_low=True, open_high=True)
 
     def value(self, m: Tensor) -> Tensor:

@@ -215,6 +215,8 @@ class Window(Curve):
     name: ClassVar[str] = "window"
 
     def __post_init__(self) -> None:
+        check_constant("low", self.low)
+        check_constant("high", self.high)
         if not self.low < self.high:
             raise ArgumentError(f"low must be under high, got low={self.low}, high={self.high}")
 
@@ -227,6 +229,16 @@ class Window(Curve):
         inside = (m >= self.low) & (m <= self.high)
         # A NaN margin is outside every window, and must not turn into a silent zero.
         return torch.where(inside | m.isnan(), self.curve.slope(m), torch.zeros_like(m))
+
+
+def check_constant(name: str, value: object) -> None:
+    """Raises if a parameter that is not differentiated is to be trained.
+
+    Raises:
+        ArgumentError: If it is a tensor that asks for a gradient.
+    """
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise ArgumentError(f"{name} cannot be trained: give a number")
 
 
 # A sigmoid is constant to the last digit of float64 beyond 40, and so is its square root beyond 80.
@@ -269,7 +281,8 @@ def integrate_from_zero(
         t = end.unsqueeze(-1) * (low + (high - low) * nodes)
         total = total + (high - low) * (f(t) * weights).sum(-1)
         low, high = high, 2 * high
-    at_end = f(end)
+    # Not f(end): what is left there of a function that ends at 0 would add up without bound.
+    beyond = f(m)
     # A function that ends at 0 adds nothing, not 0 * inf, for an infinite margin.
-    tail = torch.where(at_end == 0, torch.zeros_like(m), at_end * (m - end))
+    tail = torch.where(beyond == 0, torch.zeros_like(m), beyond * (m - end))
     return total * end + tail

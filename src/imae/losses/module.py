@@ -88,6 +88,9 @@ class CurveLoss(nn.Module):
     @property
     def curve(self) -> Curve:
         """The loss, with the parameters that the module has now."""
+        return self._held_curve()
+
+    def _held_curve(self) -> Curve:
         if not self._parameters:
             return self._curve
         held = (
@@ -98,7 +101,7 @@ class CurveLoss(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
-        return self._loss(logits, target, self.curve)
+        return self._loss(logits, target, self._held_curve())
 
     def _loss(self, logits: Tensor, target: Tensor, curve: Curve) -> Tensor:
         return curve_loss(
@@ -159,12 +162,12 @@ class IMAELoss(CurveLoss):
     @property
     def curve(self) -> Curve:
         """The loss, with the T of the last call if it follows the training."""
-        return super().curve if self.auto is None else IMAE(self.auto.T.item())
+        return self._held_curve() if self.auto is None else IMAE(self.auto.T.item())
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
         if self.auto is None:
-            return super().forward(logits, target)
+            return self._loss(logits, target, self._held_curve())
         if not is_plain(logits, target):
             return self._auto_loss(self.auto, logits, target)
         before = [each.clone() for each in self.auto.buffers()]
