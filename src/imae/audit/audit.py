@@ -232,15 +232,13 @@ def _judge(
         weight = neighbour_weight(classes, around, given, np.flatnonzero(evidence.is_unseen))
         contradicting = neighbour_disbelief(given, near, similarity)
         # Neighbours count by what is predicted for them, where that is of no use by their labels.
-        doubt = 1 - around.share_of(given)
-        suspicion = (1 - NEIGHBOUR_WEIGHT) * suspicion + weight * doubt
+        suspicion = (1 - NEIGHBOUR_WEIGHT) * suspicion + weight * (1 - around.share_of(given))
         suspicion += (NEIGHBOUR_WEIGHT - weight) * contradicting
         # A class that the network gave up is no more suspect than the labels of the neighbours
         # make it; where most of these confirm the label, only they are believed.
         suspicion = np.where(is_lost, np.minimum(suspicion, contradicting), suspicion)
         labels = certain(given, classes.num_classes).mixed(near, weight=1.0)
         is_lost &= labels.classes[:, 0] == given
-        doubt = np.where(is_lost, contradicting, doubt)
         classes = classes.mixed(near).replaced(is_lost, labels)
         beliefs = beliefs.mixed(near).replaced(is_lost, labels)
         group = duplicates(given, hashes=evidence.hashes, near=(near, similarity))
@@ -265,10 +263,10 @@ def _judge(
     rate = by_votes = noise_rate(own, evidence.classes, given, evidence.is_unseen, is_lost)
     if features is not None:
         # Votes are too sure of themselves; mixed with those of the neighbours they err as often as
-        # they say, so that the mistakes of people can be told from those of the network. The
-        # neighbours doubt a row that was trained on as much as another: all rows are counted.
+        # they say, so that the mistakes of people can be told from those of the network.
         rows, likely = wrong_by_resemblance(classes.take(fitted), given[fitted], model.transition)
-        rate = float(monotone(doubt[fitted[rows]], likely, doubt).mean())
+        unseen = suspicion[evidence.is_unseen]
+        rate = float(monotone(suspicion[fitted[rows]], likely, unseen).mean())
     low, high = model.interval(rate, by_votes)
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
