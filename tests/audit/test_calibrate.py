@@ -5,7 +5,9 @@ import pytest
 
 from imae._draws import seeded
 from imae.audit.calibrate import (
+    NoiseModel,
     as_unseen,
+    fit_noise_model,
     flag_count,
     monotone,
     neighbour_weight,
@@ -13,7 +15,6 @@ from imae.audit.calibrate import (
     planted_probability,
 )
 from imae.audit.evidence import likely_classes
-from imae.audit.noise_model import NoiseModel, fit_noise_model, wrong_by_resemblance
 from imae.errors import ArgumentError
 
 
@@ -31,37 +32,6 @@ def test_the_noise_model_recovers_a_pair_transition():
     wrong = model.wrong(likely_classes(sure), given)
     assert wrong.mean() == pytest.approx(model.rate, abs=1e-6)
     assert wrong[flips].min() > 0.9 > 0.1 > wrong[~flips].max()
-
-
-def people(kind, *, rate=0.3, num_rows=8000, num_classes=8):
-    """A fair posterior of classes on a circle, labels of which a part is wrong, and true labels.
-
-    Wrong labels of kind "alike" fall on the classes that the row looks like, "even" ones on all.
-    """
-    draws = seeded(1)
-    turn = 2 * np.pi * np.arange(num_classes) / num_classes
-    centres = 3 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
-    clean = draws.integers(0, num_classes, num_rows)
-    points = centres[clean] + draws.normal(size=(num_rows, 2))
-    likelihood = np.exp(-((points[:, None] - centres) ** 2).sum(2) / 2) + 1e-9
-    posterior = likelihood / likelihood.sum(1, keepdims=True)
-    target = np.sqrt(posterior) if kind == "alike" else np.ones_like(posterior)
-    target[np.arange(num_rows), clean] = 0
-    steps = target.cumsum(1) / target.sum(1, keepdims=True)
-    other = (steps < draws.random((num_rows, 1))).sum(1)
-    return posterior, np.where(draws.random(num_rows) < rate, other, clean), clean
-
-
-@pytest.mark.parametrize("kind", ["alike", "even"])
-def test_mistakes_for_what_a_row_looks_like_are_counted(kind):
-    posterior, given, clean = people(kind)
-    classes = likely_classes(posterior)
-    model = fit_noise_model(classes, given)
-    rows, wrong = wrong_by_resemblance(classes, given, model.transition)
-    assert len(rows) == len(given)
-    assert wrong.mean() == pytest.approx((given != clean).mean(), abs=0.02)
-    if kind == "alike":  # without resemblance a third of them is taken for right
-        assert model.wrong(classes, given).mean() < 0.21
 
 
 def test_a_large_set_is_fitted_to_a_part_of_its_rows():

@@ -1,6 +1,7 @@
 """The audit: from a run, or from probabilities, to a result."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.audit.calibrate import (
-    NEIGHBOUR_WEIGHT,
     as_unseen,
+    fit_noise_model,
     flag_count,
     has_memorised,
-    lost_classes,
     monotone,
     neighbour_weight,
     noise_rate,
@@ -24,12 +24,12 @@ from imae.audit.cap import stretched
 from imae.audit.evidence import (
     NEIGHBOURS,
     Evidence,
+    TopClasses,
     certain,
     likely_classes,
     of_run,
     voted_classes,
 )
-from imae.audit.noise_model import fit_noise_model, wrong_by_resemblance
 from imae.audit.result import Audit
 from imae.audit.scores import (
     compressed,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
+_LOST = 0.1  # predictions of a class, by its labels, below which it is not learnt
 _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as far from all
 
 Ints = NDArray[np.int64]
@@ -221,7 +222,8 @@ def _judge(
 ) -> Audit:
     given, classes, beliefs = evidence.given, evidence.classes, evidence.beliefs
     suspicion = evidence.disbelief
-    is_lost = lost_classes(classes, given)[given]
+    is_lost = _lost_classes(classes, given)[given]
+    fitted = np.flatnonzero(evidence.is_unseen & ~is_lost)
     group = duplicates(given, hashes=evidence.hashes)
     is_far = np.ones(len(given), bool)
     if features is not None:
@@ -229,16 +231,12 @@ def _judge(
             raise DataError(f"features: {len(features)} rows, but {len(given)} labels")
         near, similarity = nearest(compressed(features), NEIGHBOURS)
         around = classes.mixed(near, weight=1.0)
-        weight = neighbour_weight(classes, around, given, np.flatnonzero(evidence.is_unseen))
-        contradicting = neighbour_disbelief(given, near, similarity)
-        # Neighbours count by what is predicted for them, where that is of no use by their labels.
-        suspicion = (1 - NEIGHBOUR_WEIGHT) * suspicion + weight * (1 - around.share_of(given))
-        suspicion += (NEIGHBOUR_WEIGHT - weight) * contradicting
-        # A class that the network gave up is no more suspect than the labels of the neighbours
-        # make it; where most of these confirm the label, only they are believed.
-        suspicion = np.where(is_lost, np.minimum(suspicion, contradicting), suspicion)
+        weight = neighbour_weight(classes, around, given, fitted)
+        suspicion = (1 - weight) * suspicion + weight * (1 - around.share_of(given))
+        # Where the network says nothing of a class, the labels of the neighbours have to.
         labels = certain(given, classes.num_classes).mixed(near, weight=1.0)
-        is_lost &= labels.classes[:, 0] == given
+        suspicion[is_lost] = neighbour_disbelief(given, near, similarity)[is_lost]
+        suspicion = as_unseen(suspicion, ~is_lost)  # in the scale of the other rows
         classes = classes.mixed(near).replaced(is_lost, labels)
         beliefs = beliefs.mixed(near).replaced(is_lost, labels)
         group = duplicates(given, hashes=evidence.hashes, near=(near, similarity))
@@ -248,10 +246,11 @@ def _judge(
         suspicion = np.where(is_lost, np.median(suspicion[~is_lost]), suspicion)
         known = certain(given, classes.num_classes)
         classes, beliefs = classes.replaced(is_lost, known), beliefs.replaced(is_lost, known)
-    fitted = np.flatnonzero(evidence.is_unseen & ~is_lost)
-    model = own = fit_noise_model(classes.take(fitted), given[fitted])
+    model = fit_noise_model(_take(classes, fitted), given[fitted])
+    # Votes of neighbours blur, and overlap hides wrong labels: the rate is by the row's own votes.
+    own = model
     if features is not None:
-        own = fit_noise_model(evidence.classes.take(fitted), given[fitted])
+        own = fit_noise_model(_take(evidence.classes, fitted), given[fitted])
     # Where few pairs of classes hold the noise, what is mistaken for what tells more than how
     # sure the network is: it learns such labels, and doubts the right ones too.
     share = model.pair_weight()
@@ -260,14 +259,8 @@ def _judge(
         suspicion = as_unseen(suspicion, evidence.is_unseen)
     wrong = (model.wrong(classes, given) + own.wrong(evidence.classes, given)) / 2
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
-    rate = by_votes = noise_rate(own, evidence.classes, given, evidence.is_unseen, is_lost)
-    if features is not None:
-        # Votes are too sure of themselves; mixed with those of the neighbours they err as often as
-        # they say, so that the mistakes of people can be told from those of the network.
-        rows, likely = wrong_by_resemblance(classes.take(fitted), given[fitted], model.transition)
-        unseen = suspicion[evidence.is_unseen]
-        rate = float(monotone(suspicion[fitted[rows]], likely, unseen).mean())
-    low, high = model.interval(rate, by_votes)
+    rate = noise_rate(own, evidence.classes, given, evidence.is_unseen, is_lost)
+    low, high = model.interval(rate)
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
     is_flagged[np.argsort(-suspicion, kind="stable")[:count]] = True
@@ -290,3 +283,25 @@ def _judge(
         transition=own.transition,
         clean=evidence.clean,
     )
+
+
+def _lost_classes(classes: TopClasses, given: Ints) -> NDArray[np.bool_]:
+    """Classes that the network hardly ever predicts, shape (C,), and a warning that names them."""
+    number = classes.num_classes
+    votes = np.bincount(classes.classes.ravel(), classes.shares.ravel(), minlength=number)
+    counts = np.bincount(given, minlength=number)
+    is_lost = votes < _LOST * counts
+    if is_lost[counts > 0].all():
+        raise DataError("the network has not learnt any class; train longer")
+    if is_lost.any():
+        named = ", ".join(map(str, np.flatnonzero(is_lost)[:10]))
+        warnings.warn(
+            f"{is_lost.sum()} of {number} classes are hardly ever predicted (numbers {named}), so "
+            "the network cannot judge their labels; train longer or with another method",
+            stacklevel=4,
+        )
+    return is_lost
+
+
+def _take(classes: TopClasses, rows: Ints) -> TopClasses:
+    return TopClasses(classes.classes[rows], classes.shares[rows], classes.num_classes)

@@ -36,10 +36,6 @@ class TopClasses:
     def __len__(self) -> int:
         return len(self.classes)
 
-    def take(self, rows: NDArray[np.int64]) -> "TopClasses":
-        """Some of the rows."""
-        return TopClasses(self.classes[rows], self.shares[rows], self.num_classes)
-
     def share_of(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Share of one class for each row, shape (N,); 0 if it is not among the k."""
         is_label = self.classes == labels[:, None]
