@@ -1,7 +1,9 @@
 """How well an audit finds wrong labels, beside cleanlab and simpler rules.
 
     python benchmarks/audit.py detect --out results/audit      # tables of results/audit/README.md
+    python benchmarks/audit.py scratch --steps imae            # the same from scratch, budget short
     python benchmarks/audit.py round --out results/audit --photos FOLDER
+    python benchmarks/audit.py photos --photos FOLDER          # the command `imae audit` on photos
     python benchmarks/audit.py table --out results/audit       # tables of what is there
     python benchmarks/audit.py size                            # a million rows, a hundred classes
 
@@ -9,7 +11,9 @@
 audit's loss and once with cross entropy, and compares what finds wrong labels: the audit of each
 run; cleanlab on the final probabilities of the run, on probabilities from 3 folds at the cost of
 one run and of three, and on 5-fold logistic regression; the raw margin (AUM); and the rule that a
-label is wrong if the final prediction is another. Cells that are done are read from ``--out``; with
+label is wrong if the final prediction is another. ``scratch`` does so for each run on 5,000 images
+at the budget ``short`` of the recipes. ``photos`` audits photos with 30% of the labels drawn wrong,
+and as they are. Cells that are done are read from ``--out``; with
 ``--runs FOLDER`` the runs are kept, so that another audit of them needs no training.
 """
 
@@ -18,6 +22,8 @@ import contextlib
 import csv
 import json
 import math
+import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -38,6 +44,8 @@ from machine import describe
 from imae.audit import Audit, audit, mean_disbelief, mean_negative_margin
 from imae.audit.calibrate import flag_count
 from imae.data import Data, Split, Table
+from imae.recipes.protocols import CIFAR10, CIFAR100, short
+from imae.recipes.recipe import merged
 from imae.records import EpochDynamics, RunFolder
 from imae.train import Config, Run, build_config, resume, train
 from imae.train.rows import Prepared, prepare
@@ -56,24 +64,32 @@ HEAD: dict[str, Any] = {
     "machine": {"threads": 1},
 }
 AUDIT: dict[str, Any] = {"name": "imae_capped", "arguments": {"T": 4.0}}  # as `imae audit` trains
+SCRATCH_ROWS = 5000
+PHOTOS = {"photos symmetric 30%": ["--set", "noise=symmetric:0.3"], "photos as they are": []}
+COMMAND = (
+    *("rows", "true rate", "rate", "low", "high", "flagged", "precision", "recall", "f1", "ap"),
+    *("flagged at 0.9", "wrong at 0.9", "fit no class", "seconds", "of the processor"),
+)
 PRECISION = 0.9
 REVIEWED = 1000
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Row = dict[str, Any]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("detect", "round", "table", "size"))
+    parser.add_argument("what", choices=("detect", "scratch", "round", "photos", "table", "size"))
     parser.add_argument("--out", type=Path, default=Path("results/audit"))
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
     parser.add_argument("--method", default=None, help="loss of the run; by default the audit's")
     parser.add_argument("--arguments", type=json.loads, default={}, help="its options, as JSON")
     parser.add_argument("--runs", type=Path, help="folder to keep the runs in")
-    parser.add_argument("--steps", nargs="*", default=list(STEPS)[:-1], choices=list(STEPS)[:-1])
+    detecting = [step for step in STEPS if step not in ("round", "photos")]
+    parser.add_argument("--steps", nargs="*", default=detecting, choices=detecting)
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--photos", type=Path, help="folder of photos for round")
+    parser.add_argument("--photos", type=Path, help="folder of photos for round and photos")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.what == "size":
@@ -92,7 +108,14 @@ def main() -> None:
             "train": {"epochs": 40, "batch_size": 64},
         }
         arguments.sets = ["cifar10n worst", *(["photos symmetric 30%"] if arguments.photos else [])]
-    for step in arguments.steps if arguments.what == "detect" else ["round"]:
+    if arguments.what == "scratch":
+        arguments.steps = [step for step in arguments.steps if step in ("imae", "cce")]
+        arguments.sets = [from_scratch(name) for name in arguments.sets]
+    if arguments.what == "photos":
+        arguments.sets = list(PHOTOS)
+    if arguments.what in ("round", "photos"):
+        arguments.steps = [arguments.what]
+    for step in arguments.steps:
         for seed in arguments.seeds:
             for name in arguments.sets:
                 path = arguments.out / f"{step}-{slug(name, seed)}.json"
@@ -107,6 +130,18 @@ def slug(name: str, seed: int) -> str:
     return f"{name.replace(' ', '-').replace('%', '')}-seed{seed}"
 
 
+def from_scratch(name: str) -> str:
+    """Adds a set whose runs train a ResNet on a sample of its images; returns its name."""
+    is_large = SETS[name]["data"]["name"].startswith("cifar100")
+    SETS[f"{name} from scratch"] = merged(
+        CIFAR100 if is_large else CIFAR10,
+        {"model": {"name": "resnet44" if is_large else "resnet20"}, "machine": {"threads": 1}},
+        short(SCRATCH_ROWS),
+        SETS[name],
+    )
+    return f"{name} from scratch"
+
+
 def loss(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.method is None:
         return {"method": AUDIT}
@@ -115,8 +150,10 @@ def loss(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def settings(name: str, seed: int, folder: str, epochs: int, **changes: Any) -> Config:
     content = {**HEAD, **SETS[name], "seed": seed, "out": folder, **changes}
-    features = {"features": "efficientnet_lite0", "hold_out": 0.1, "own_validation": False}
-    content["data"] = {**SETS[name]["data"], **features, **changes.get("data", {})}
+    data: dict[str, Any] = {"hold_out": 0.1, "own_validation": False}
+    if content["model"] == HEAD["model"]:
+        data["features"] = "efficientnet_lite0"
+    content["data"] = {**SETS[name]["data"], **data, **changes.get("data", {})}
     budget = SETS[name].get("train", {"epochs": epochs, "batch_size": 128})
     content["train"] = {**budget, "measure_train": False}
     return build_config(content)
@@ -155,7 +192,7 @@ def by_folds(name: str, seed: int, arguments: argparse.Namespace, *, cost: int =
     began = time.perf_counter()
     probabilities = folded(whole, 3, fit)
     title = f"cleanlab, 3 folds, {cost} x the cost"
-    return [cleanlab(title, whole, probabilities, time.perf_counter() - began)]
+    return [by_cleanlab(title, whole, probabilities, time.perf_counter() - began)]
 
 
 def by_regression(name: str, seed: int, _: argparse.Namespace) -> list[Row]:
@@ -163,7 +200,7 @@ def by_regression(name: str, seed: int, _: argparse.Namespace) -> list[Row]:
     began = time.perf_counter()
     probabilities = folded(whole, 5, logistic_regression)
     title = "cleanlab, 5-fold logistic regression"
-    return [cleanlab(title, whole, probabilities, time.perf_counter() - began)]
+    return [by_cleanlab(title, whole, probabilities, time.perf_counter() - began)]
 
 
 def judged(title: str, run: Run, seconds: float) -> list[Row]:
@@ -176,22 +213,39 @@ def judged(title: str, run: Run, seconds: float) -> list[Row]:
     row |= {"rate": found.noise_rate, "low": found.noise_rate_low, "high": found.noise_rate_high}
     sure = found.order()[: flag_count(found.suspicion, found.wrong_probability, 0, PRECISION)]
     row |= {"flagged at 0.9": len(sure), "wrong at 0.9": mean(wrong[sure])}
-    whole = rows_of(prepare(run.config))
-    network = run.load_model().eval()
-    with torch.inference_mode():
-        inputs = whole.inputs.batch(np.arange(len(whole)), generator=None)
-        probabilities = network(inputs).softmax(1).double().numpy()
-    truth = whole.labels != whole.clean_labels
-    contradicted = probabilities.argmax(1) != whole.labels
+    given, clean, probabilities = predicted(run)
+    contradicted = probabilities.argmax(1) != given
     disbelief = score_rows(found, run, mean_disbelief)
     margin = score_rows(found, run, lambda epochs: mean_negative_margin(epochs, clip=math.inf))
     return [
         row,
         measured(f"{title}: mean disbelief", wrong, disbelief, None, seconds),
         measured(f"{title}: raw margin (AUM)", wrong, margin, None, seconds),
-        measured(f"{title}: argmax rule", truth, contradicted.astype(float), contradicted, seconds),
-        cleanlab(f"{title}: cleanlab, same run", whole, probabilities, seconds),
+        measured(
+            f"{title}: argmax rule",
+            given != clean,
+            contradicted.astype(float),
+            contradicted,
+            seconds,
+        ),
+        cleanlab(f"{title}: cleanlab, same run", given, clean, probabilities, seconds),
     ]
+
+
+def predicted(run: Run) -> tuple[Ints, Ints, Floats]:
+    """Given labels, true labels and final probabilities of all rows, trained on and held out."""
+    prepared = prepare(run.config)
+    assert prepared.validation is not None
+    network = run.load_model().eval()
+    found = []
+    for part in (prepared.train, prepared.validation):
+        assert part.clean_labels is not None
+        batches = np.array_split(np.arange(len(part)), math.ceil(len(part) / 1000))
+        with torch.inference_mode():
+            logits = [network(part.inputs.batch(rows, generator=None)) for rows in batches]
+        found.append((part.labels, part.clean_labels, torch.cat(logits).double().softmax(1)))
+    given, clean, probabilities = (np.concatenate(each) for each in zip(*found, strict=True))
+    return given, clean, probabilities
 
 
 def score_rows(
@@ -282,14 +336,18 @@ def logistic_regression(part: Split) -> Callable[[torch.Tensor], torch.Tensor]:
     return layer
 
 
-def cleanlab(title: str, whole: Split, probabilities: Floats, seconds: float) -> Row:
+def by_cleanlab(title: str, whole: Split, probabilities: Floats, seconds: float) -> Row:
+    assert whole.clean_labels is not None
+    return cleanlab(title, whole.labels, whole.clean_labels, probabilities, seconds)
+
+
+def cleanlab(title: str, given: Ints, clean: Ints, probabilities: Floats, seconds: float) -> Row:
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
-    flagged = find_label_issues(whole.labels, probabilities)
-    suspicion = 1 - get_label_quality_scores(whole.labels, probabilities)
-    wrong = whole.labels != whole.clean_labels
-    row = measured(title, wrong, suspicion, flagged, seconds)
+    flagged = find_label_issues(given, probabilities)
+    suspicion = 1 - get_label_quality_scores(given, probabilities)
+    row = measured(title, given != clean, suspicion, flagged, seconds)
     return row | {"rate": mean(flagged)}
 
 
@@ -353,6 +411,35 @@ def pay(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
         return rows
 
 
+def by_command(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
+    """`imae audit PHOTOS --features efficientnet_lite0`, with the seconds of the whole command."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", "from imae.cli.app import main; main()", "audit"]
+        command += [str(arguments.photos), "--features", "efficientnet_lite0", *PHOTOS[name]]
+        command += ["--seed", str(seed), "--set", "machine.threads=1", "--out", f"{folder}/run"]
+        began, worked = time.perf_counter(), processor_seconds()
+        subprocess.run(command, check=True)
+        spent = {"seconds": time.perf_counter() - began, "of the processor": processor_seconds()}
+        spent["of the processor"] -= worked
+        found = Audit.load(RunFolder(Path(folder) / "run"))
+    row: Row = {"name": "imae audit"}
+    if found.clean is not None and PHOTOS[name]:
+        wrong = found.given != found.clean
+        row = measured("imae audit", wrong, found.suspicion, found.is_flagged, 0)
+        sure = found.order()[: flag_count(found.suspicion, found.wrong_probability, 0, PRECISION)]
+        row |= {"flagged at 0.9": len(sure), "wrong at 0.9": mean(wrong[sure])}
+        row |= {"precision": mean(wrong[found.is_flagged]), "recall": mean(found.is_flagged[wrong])}
+    row |= {"rate": found.noise_rate, "low": found.noise_rate_low, "high": found.noise_rate_high}
+    row |= {"rows": len(found), "flagged": int(found.is_flagged.sum())}
+    return [row | {"fit no class": int(found.fits_no_class.sum())} | spent]
+
+
+def processor_seconds() -> float:
+    """Of the processes that were started and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def outcome(title: str, run: Run, changed: int, right: float | None) -> Row:
     assert run.result is not None
     accuracy = run.result["final"]["test_accuracy"]
@@ -369,7 +456,8 @@ def tables(folder: Path) -> str:
     lines = []
     for name, methods in cells.items():
         is_round = {key: rows for key, rows in methods.items() if "test accuracy" in rows[0]}
-        detected = {key: rows for key, rows in methods.items() if key not in is_round}
+        is_command = {key: rows for key, rows in methods.items() if "flagged" in rows[0]}
+        detected = {key: methods[key] for key in methods if key not in {*is_round, *is_command}}
         if detected:
             lines += ["", f"### {name}", "", header(detected), "|---" + "|---:" * 9 + "|"]
             ordered = sorted(detected.items(), key=lambda each: -average(each[1], "ap"))
@@ -381,6 +469,9 @@ def tables(folder: Path) -> str:
                 numbers = [shown(rows, "right"), shown(rows, "test accuracy", 4)]
                 count = round(average(rows, "rows"))
                 lines.append(f"| {key} | {count} | {numbers[0]} | {numbers[1]} |")
+        for rows in is_command.values():
+            lines += ["", f"### `imae audit` on {name}", "", "| | |", "|---|---:|"]
+            lines += [f"| {key} | {shown(rows, key)} |" for key in COMMAND if key in rows[0]]
     return "\n".join(lines).strip()
 
 
@@ -428,6 +519,7 @@ STEPS: dict[str, Callable[[str, int, argparse.Namespace], list[Row]]] = {
     "regression": by_regression,
     "thrice": partial(by_folds, cost=3),
     "round": pay,
+    "photos": by_command,
 }
 
 
