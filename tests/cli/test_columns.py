@@ -109,7 +109,7 @@ def test_noise_takes_columns(table, tmp_path, capsys):
 
 @pytest.mark.parametrize("command", ["noise", "predict", "report"])
 def test_a_file_that_exists_is_kept(command, table, tmp_path, capsys):
-    out = tmp_path / ("mine.html" if command == "report" else "mine.csv")
+    out = tmp_path / ("kept.html" if command == "report" else "kept.csv")
     out.write_text("mine")
     arguments = {
         "noise": ["noise", str(table), *COLUMNS, "--rate", "0.5"],
