@@ -12,7 +12,7 @@ import sklearn
 import torch
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -26,6 +26,8 @@ from imae.errors import ArgumentError, DataError
 from imae.integrations.sklearn import IMAEClassifier, LabelAuditor
 from imae.noise import symmetric
 
+# Short trainings here are meant to be short.
+pytestmark = pytest.mark.filterwarnings("ignore:training ended after max_iter")
 FAST = IMAEClassifier(max_iter=20, random_state=0)
 
 
@@ -119,7 +121,7 @@ def test_probabilities_keep_under_the_cap_and_training_ends_early(fitted, noisy)
     probabilities = fitted.predict_proba(noisy[0])
     assert probabilities.max() == pytest.approx(0.75, abs=0.01)
     assert probabilities.max() <= 0.75 + 1e-9
-    assert fitted.n_iter_ < fitted.max_iter
+    assert fitted.n_iter_ < 100
     with torch.no_grad():
         own = fitted.network_(torch.from_numpy(noisy[0])).softmax(1).numpy()
     np.testing.assert_allclose(own, probabilities, rtol=1e-9)
@@ -182,10 +184,38 @@ def test_a_weight_counts_in_batches_and_in_the_rows_held_out():
     assert 2 not in model.predict(rows)
 
 
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_a_linear_classifier_is_trained_to_its_end_by_default(load):
+    rows, labels = load(return_X_y=True)
+    rows = StandardScaler().fit_transform(rows)
+    model = IMAEClassifier(hidden_layer_sizes=(), random_state=1).fit(rows, labels)
+    plain = LogisticRegression().fit(rows, labels)
+    assert model.score(rows, labels) > plain.score(rows, labels) - 0.03
+    assert model.noise_rate_ < 0.03
+    assert len(model.suspect_rows_) <= 4
+
+
+def test_training_that_was_cut_short_is_a_warning():
+    rows, labels = load_iris(return_X_y=True)
+    rows = StandardScaler().fit_transform(rows)
+    linear = IMAEClassifier(hidden_layer_sizes=(), random_state=1)
+    for change in ({"learning_rate_init": 0.01, "max_iter": 100}, {"max_iter": 5}, {"max_iter": 1}):
+        with pytest.warns(ConvergenceWarning, match=r"ended after max_iter=\d+ epochs while"):
+            clone(linear).set_params(**change).fit(rows, labels)
+    assert clone(linear).set_params(max_iter=400).fit(rows, labels).n_iter_ == 400
+
+
+def test_hidden_layers_may_be_one_number_as_in_scikit_learn():
+    rows, labels = load_iris(return_X_y=True)
+    model = IMAEClassifier(hidden_layer_sizes=50, random_state=0)
+    model.fit(StandardScaler().fit_transform(rows), labels)
+    assert model.network_[0].out_features == 50
+
+
 def test_nothing_learned_is_a_warning_and_no_suspect():
-    rows, labels = np.zeros((40, 2)), np.array([0, 0, 0, 1] * 10)
+    rows, labels = np.zeros((40, 2)), np.array(["a", "a", "a", "b"] * 10)
     model = IMAEClassifier(max_iter=2, learning_rate_init=1e-12, random_state=3)
-    with pytest.warns(ConvergenceWarning, match="hardly ever predicted|has not learnt"):
+    with pytest.warns(ConvergenceWarning, match=r"hardly ever predicted \([ab]\)"):
         model.fit(rows, labels)
     assert len(model.suggested_labels_) == 40
 
@@ -199,6 +229,12 @@ def test_nothing_learned_is_a_warning_and_no_suspect():
         ({"early_stopping": "yes"}, "early_stopping"),
         ({"validation_fraction": 1.0}, "validation_fraction"),
         ({"T": -1.0}, "T must"),
+        ({"loss": "gce", "T": 8.0}, "T belongs to loss='imae'"),
+        ({"loss": "imae:T=8", "T": 2.0}, "T belongs to loss='imae'"),
+        ({"hidden_layer_sizes": (), "T": 8.0}, "T belongs to loss='imae'"),
+        ({"hidden_layer_sizes": (-5,)}, "hidden_layer_sizes must be at least 1"),
+        ({"hidden_layer_sizes": 0}, "hidden_layer_sizes must be at least 1"),
+        ({"batch_size": "auto"}, "batch_size must be an integer"),
     ],
 )
 def test_wrong_parameters_are_named_in_fit(change, message):
@@ -229,6 +265,23 @@ def test_the_auditor_drops_or_relabels_in_training_only(noisy):
     assert same.shape == rows.shape
     assert (corrected != labels).mean() < (given != labels).mean() / 2
     assert not hasattr(relabelling, "predict")
+
+
+@pytest.mark.parametrize("auditor", [None, make_pipeline(StandardScaler(), IMAEClassifier())])
+def test_the_auditor_scales_raw_tables(auditor):
+    rows, labels = load_wine(return_X_y=True)  # one column is a hundred times the others
+    if auditor is not None:
+        auditor = clone(auditor).set_params(imaeclassifier__random_state=0)
+    found = LabelAuditor(LogisticRegression(max_iter=5000), auditor=auditor, random_state=0)
+    assert len(found.fit(rows, labels).sample_indices_) > len(labels) - 4
+    assert found.decision_function(rows).shape == (178, 3)
+
+
+def test_the_auditor_passes_weights_to_the_estimator():
+    rows, labels = load_iris(return_X_y=True)
+    auditor = LabelAuditor(LogisticRegression(), auditor=FAST)
+    auditor.fit(rows, labels, sample_weight=(labels != 2) + 1e-9)
+    assert 2 not in auditor.predict(rows)
 
 
 def test_no_class_loses_its_last_row():

@@ -222,7 +222,7 @@ def _judge(
 ) -> Audit:
     given, classes, beliefs = evidence.given, evidence.classes, evidence.beliefs
     suspicion = evidence.disbelief
-    is_lost = _lost_classes(classes, given)[given]
+    is_lost = _lost_classes(classes, given, evidence.class_names)[given]
     fitted = np.flatnonzero(evidence.is_unseen & ~is_lost)
     group = duplicates(given, hashes=evidence.hashes)
     is_far = np.ones(len(given), bool)
@@ -285,7 +285,7 @@ def _judge(
     )
 
 
-def _lost_classes(classes: TopClasses, given: Ints) -> NDArray[np.bool_]:
+def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> NDArray[np.bool_]:
     """Classes that the network hardly ever predicts, shape (C,), and a warning that names them."""
     number = classes.num_classes
     votes = np.bincount(classes.classes.ravel(), classes.shares.ravel(), minlength=number)
@@ -294,9 +294,9 @@ def _lost_classes(classes: TopClasses, given: Ints) -> NDArray[np.bool_]:
     if is_lost[counts > 0].all():
         raise DataError("the network has not learnt any class; train longer")
     if is_lost.any():
-        named = ", ".join(map(str, np.flatnonzero(is_lost)[:10]))
+        named = ", ".join(names[each] for each in np.flatnonzero(is_lost)[:10])
         warnings.warn(
-            f"{is_lost.sum()} of {number} classes are hardly ever predicted (numbers {named}), so "
+            f"{is_lost.sum()} of {number} classes are hardly ever predicted ({named}), so "
             "the network cannot judge their labels; train longer or with another method",
             stacklevel=4,
         )

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from imae.audit import audit
-from imae.curves import IMAE, Curve, parse_curve
+from imae.audit.scores import disbelief
+from imae.curves import GCE, IMAE, Curve, parse_curve
 from imae.errors import (
     ArgumentError,
     DataError,
@@ -27,10 +28,13 @@ from imae.records import EpochDynamics
 
 import_extra("sklearn", extra="data")
 
-from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
+from sklearn.base import BaseEstimator, ClassifierMixin, clone  # noqa: E402
 from sklearn.exceptions import ConvergenceWarning  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
-from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils import _safe_indexing, check_random_state, get_tags  # noqa: E402
+from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import (  # noqa: E402
     _check_sample_weight,
@@ -39,6 +43,15 @@ from sklearn.utils.validation import (  # noqa: E402
 )
 
 _MANY_ROWS = 1000  # from here on "auto" holds rows out for early stopping
+# What "auto" stands for with hidden layers, and without.
+_AUTO: dict[str, tuple[Any, Any]] = {
+    "loss": (IMAE.name, GCE.name),
+    "cap": (0.75, None),
+    "learning_rate_init": (0.01, 0.1),
+}
+_EPOCHS = 100
+_LINEAR_STEPS = 300  # at least, for a linear classifier
+_STILL_RISING = 1 / 3
 _AT_ONCE = 8192  # rows of a prediction
 _TYPES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
@@ -48,21 +61,30 @@ Ints = NDArray[np.int64]
 class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A neural network for rows of numbers that tolerates wrong labels, and names them.
 
-    Parameters that ``sklearn.neural_network.MLPClassifier`` has too mean what they mean there.
-    Rows should be scaled, for example by ``StandardScaler``; sparse rows are taken as they are.
+    Parameters that ``sklearn.neural_network.MLPClassifier`` has too mean what they mean there,
+    but for ``alpha``. Rows should be scaled, for example by ``StandardScaler``; sparse rows are
+    taken as they are.
+
+    A linear classifier (``hidden_layer_sizes=()``) has other defaults. The capped loss is that of
+    a network that can shape its features: with it a linear one gave up classes between others.
 
     If there are at most ``batch_size`` rows, every step sees all of them and a row of weight k
     counts exactly as k copies of it; with more rows it does so on average.
 
     Args:
-        loss: A curve by its name, such as ``"imae"`` or ``"gce:q=0.5"``, or from ``imae.curves``.
+        loss: A curve by its name, such as ``"imae"`` or ``"gce:q=0.5"``, or from ``imae.curves``;
+            "auto" is IMAE with hidden layers, GCE without.
         T: The parameter of IMAE; "auto" lets it follow the training (``imae.losses.AutoT``).
-        cap: Largest probability that the network gives a class, in (1 / C, 1); None for no cap.
+        cap: Largest probability that the network gives a class, in (1 / C, 1); None for no cap;
+            "auto" is 0.75 with hidden layers, None without.
         hidden_layer_sizes: Units of each hidden layer; () for a linear classifier.
-        alpha: Weight decay.
+        alpha: Weight decay of AdamW, apart from the loss: a step shrinks the weights by the step
+            size times it. ``MLPClassifier`` adds half of it times the squared weights to the loss.
         batch_size: Rows of a step.
         learning_rate_init: Step size of Adam; it falls linearly to 0 within ``max_iter`` epochs.
-        max_iter: Epochs at most.
+            "auto" is 0.01 with hidden layers, 0.1 without.
+        max_iter: Epochs at most; "auto" is 100, and more for a linear classifier of few rows:
+            enough for 300 steps.
         early_stopping: Whether rows are held out, and training ends when the accuracy on their
             given labels no longer rises; "auto" does so from 1,000 rows on.
         validation_fraction: Part of the rows that is held out.
@@ -81,6 +103,10 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         suggested_labels_: The most likely right label of every row, shape (N,).
         noise_rate_: Estimated share of wrong labels; NaN if the network has learned nothing.
 
+    Warns:
+        ConvergenceWarning: If training ended at ``max_iter`` while it was still learning, or some
+            classes were not learned: predictions and the audit are then not to be trusted.
+
     Examples:
         >>> from sklearn.datasets import load_iris
         >>> from sklearn.pipeline import make_pipeline
@@ -96,15 +122,15 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        loss: str | Curve = "imae",
+        loss: str | Curve = "auto",
         *,
         T: float | Literal["auto"] = "auto",
-        cap: float | None = 0.75,
-        hidden_layer_sizes: tuple[int, ...] = (100,),
+        cap: float | Literal["auto"] | None = "auto",
+        hidden_layer_sizes: int | Sequence[int] = (100,),
         alpha: float = 1e-4,
         batch_size: int = 256,
-        learning_rate_init: float = 0.01,
-        max_iter: int = 100,
+        learning_rate_init: float | Literal["auto"] = "auto",
+        max_iter: int | Literal["auto"] = "auto",
         early_stopping: bool | Literal["auto"] = "auto",
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
@@ -144,17 +170,26 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         generator = check_random_state(self.random_state)
         learner = self._learner = self._build(X, int(generator.randint(2**31)))
         self.network_ = learner.network
+        held = self._held_out(given, generator)
+        max_epochs = self._max_epochs(len(given) - len(held))
         training = Training(
             inputs=lambda rows: _tensor(X[rows]),
             target=torch.from_numpy(given),
             weight=weight,
-            held=self._held_out(given, generator),
+            held=held,
             batch_size=self.batch_size,
-            max_epochs=self.max_iter,
+            max_epochs=max_epochs,
             patience=self.n_iter_no_change,
         )
         epochs = learner.fit(training, generator)
         self.n_iter_ = len(epochs)
+        if self.n_iter_ == max_epochs and _is_rising(epochs):
+            warnings.warn(
+                f"training ended after max_iter={max_epochs} epochs while it was still learning: "
+                "raise max_iter or learning_rate_init",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         self._judge(epochs, given)
         return self
 
@@ -174,9 +209,13 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray[Any], Tensor]:
         for name in ("batch_size", "max_iter", "n_iter_no_change"):
-            check_integer(name, getattr(self, name), low=1)
+            if name != "max_iter" or self.max_iter != "auto":
+                check_integer(name, getattr(self, name), low=1)
+        for units in self._hidden():
+            check_integer("hidden_layer_sizes", units, low=1)
         check_interval("alpha", self.alpha, low=0, open_high=True)
-        check_interval("learning_rate_init", self.learning_rate_init, low=0, open_low=True)
+        rate = self._chosen("learning_rate_init")
+        check_interval("learning_rate_init", rate, low=0, open_low=True)
         fraction = self.validation_fraction
         check_interval(
             "validation_fraction", fraction, low=0, high=1, open_low=True, open_high=True
@@ -196,18 +235,38 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         number = len(self.classes_)
         if number < 2:
             raise DataError(f"there must be two classes or more, got one class: {self.classes_}")
-        curve: Curve | AutoT = self.loss if isinstance(self.loss, Curve) else parse_curve(self.loss)
-        if self.loss == IMAE.name:
-            curve = AutoT(self.cap or 1.0) if self.T == "auto" else IMAE(self.T)
+        loss, cap = self._chosen("loss"), self._chosen("cap")
+        curve: Curve | AutoT = loss if isinstance(loss, Curve) else parse_curve(loss)
+        if loss == IMAE.name:
+            curve = AutoT(cap or 1.0) if self.T == "auto" else IMAE(self.T)
+        elif self.T != "auto":
+            raise ArgumentError(f"T belongs to loss='imae', got T={self.T!r} with {loss!r}")
         return Learner(
-            (X.shape[1], *self.hidden_layer_sizes),
+            (X.shape[1], *self._hidden()),
             number,
-            CurveMethod(curve, normalize="chance", cap=self.cap),
-            lr=self.learning_rate_init,
+            CurveMethod(curve, normalize="chance", cap=cap),
+            lr=self._chosen("learning_rate_init"),
             weight_decay=self.alpha,
             dtype=torch.from_numpy(np.empty(0, X.dtype)).dtype,
             seed=seed,
         )
+
+    def _hidden(self) -> tuple[int, ...]:
+        sizes = self.hidden_layer_sizes
+        return tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
+
+    def _chosen(self, name: str) -> Any:
+        """A parameter, or what "auto" stands for."""
+        value = getattr(self, name)
+        is_auto = isinstance(value, str) and value == "auto"
+        return _AUTO[name][not self._hidden()] if is_auto else value
+
+    def _max_epochs(self, number: int) -> int:
+        """Epochs at most, with so many rows to train on."""
+        if self.max_iter != "auto":
+            return self.max_iter
+        batches = math.ceil(number / self.batch_size)
+        return _EPOCHS if self._hidden() else max(_EPOCHS, math.ceil(_LINEAR_STEPS / batches))
 
     def _held_out(self, given: Ints, generator: np.random.RandomState) -> Ints:
         """Positions of rows that only decide when to stop."""
@@ -227,7 +286,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                found = audit(epochs, given=given, class_names=tuple(map(str, self.classes_)))
+                names = tuple(map(str, self.classes_))
+                found = audit(epochs, given=given, class_names=names)
         except DataError as error:  # nothing was learned, so there is nothing to judge by
             warnings.warn(str(error), ConvergenceWarning, stacklevel=3)
             self.label_quality_ = np.full(len(given), 1 / len(self.classes_))
@@ -244,20 +304,34 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.noise_rate_ = found.noise_rate
 
 
+def _is_rising(epochs: list[EpochDynamics]) -> bool:
+    """Whether the network was still learning when training ended.
+
+    The step size falls linearly, so the second half of the epochs has a quarter of the way. If the
+    mean probability of the given labels rises by as much of its whole rise there, it rises as fast
+    as it did at first; a third of that is called still rising.
+    """
+    believed = [float(1 - disbelief(each.margin).mean()) for each in epochs]
+    whole, late = believed[-1] - believed[0], believed[-1] - believed[len(epochs) // 2]
+    return len(epochs) < 4 or late > _STILL_RISING * whole / 4 > 0
+
+
 def _tensor(rows: Any) -> Tensor:
     dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
     return torch.from_numpy(dense if dense.flags.writeable else dense.copy())
 
 
-import_extra("sklearn", extra="data")
-
-from sklearn.base import BaseEstimator, clone  # noqa: E402
-from sklearn.utils import _safe_indexing, get_tags  # noqa: E402
-from sklearn.utils.metaestimators import available_if  # noqa: E402
-
-
 def _has(name: str) -> Callable[[Any], bool]:
     return lambda auditor: hasattr(auditor.estimator, name)
+
+
+def _removable(suspects: Ints, labels: NDArray[Any]) -> Ints:
+    """Suspect rows, without the least suspect one of a class that would lose all its rows."""
+    believed = np.delete(labels, suspects)
+    for label in np.setdiff1d(labels[suspects], believed):
+        last = suspects[labels[suspects] == label][-1]
+        suspects = suspects[suspects != last]
+    return np.asarray(suspects)
 
 
 class LabelAuditor(BaseEstimator):  # type: ignore[misc]
@@ -274,12 +348,14 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
     Args:
         estimator: What is fitted on the rows that remain; None if ``fit_resample`` is called.
         action: "drop" removes suspect rows, "relabel" gives them their suggested label.
-        auditor: The classifier that finds them, by default ``IMAEClassifier()``; any with
-            ``suspect_rows_``, most suspect first, and ``suggested_labels_``.
+        auditor: The classifier that finds them, by default ``IMAEClassifier()`` on rows that are
+            scaled for it (sparse ones are not); any with ``suspect_rows_``, most suspect first, and
+            ``suggested_labels_``, or a ``Pipeline`` that ends in one.
         random_state: Seed of the default classifier.
 
     Attributes:
-        auditor_: The fitted classifier, with everything that it says about the rows.
+        auditor_: The fitted auditor, in a ``Pipeline`` with the scaler by default; its last step
+            has everything that it says about the rows.
         sample_indices_: Positions of the rows that remain, in their order.
         estimator_: The fitted estimator, if there is one.
         classes_: The labels, shape (C,).
@@ -319,54 +395,50 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
             tags.estimator_type, tags.classifier_tags = own.estimator_type, own.classifier_tags
         return tags
 
-    def fit(self, X: Any, y: ArrayLike) -> "LabelAuditor":
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "LabelAuditor":
         """Judges the labels, and fits the estimator on the rows that remain.
 
         Args:
             X: Rows, shape (N, F).
             y: Given labels, shape (N,).
+            sample_weight: How much each row counts for the estimator, shape (N,); the labels are
+                judged without it.
 
         Raises:
             ValueError: If ``action`` is unknown, or rows or labels cannot be used.
         """
         rows, labels = self.fit_resample(X, y)
         if self.estimator is not None:
-            self.estimator_ = clone(self.estimator).fit(rows, labels)
+            weight = {}
+            if sample_weight is not None:
+                whole = _check_sample_weight(sample_weight, X)
+                weight = {"sample_weight": whole[self.sample_indices_]}
+            self.estimator_ = clone(self.estimator).fit(rows, labels, **weight)
         return self
 
     def fit_resample(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
         """Judges the labels; gives the rows to train on with their labels, (M, F) and (M,)."""
         check_choice("action", self.action, ("drop", "relabel"))
-        kinds = [np.float64, np.float32]
-        rows, labels = validate_data(self, X, y, accept_sparse="csr", dtype=kinds)
-        self.auditor_ = self._auditor().fit(rows, labels)
-        self.classes_ = self.auditor_.classes_
-        suspects = self._suspects(labels)
+        rows, labels = validate_data(self, X, y, **_TYPES)
+        self.auditor_ = self._auditor(is_sparse=not isinstance(rows, np.ndarray)).fit(rows, labels)
+        judge = self.auditor_[-1] if isinstance(self.auditor_, Pipeline) else self.auditor_
+        self.classes_ = judge.classes_
+        suspects = _removable(judge.suspect_rows_, labels)
         self.sample_indices_ = np.arange(len(labels))
         if self.action == "relabel":
             labels = labels.copy()
-            labels[suspects] = self.auditor_.suggested_labels_[suspects]
+            labels[suspects] = judge.suggested_labels_[suspects]
         else:
             self.sample_indices_ = np.setdiff1d(self.sample_indices_, suspects)
         is_frame = hasattr(X, "iloc") or hasattr(X, "get_column")
         kept = _safe_indexing(X if is_frame else rows, self.sample_indices_)
         return kept, labels[self.sample_indices_]
 
-    def _auditor(self) -> Any:
+    def _auditor(self, *, is_sparse: bool) -> Any:
         if self.auditor is not None:
             return clone(self.auditor)
-        from imae.integrations.sklearn import IMAEClassifier
-
-        return IMAEClassifier(random_state=self.random_state)
-
-    def _suspects(self, labels: NDArray[Any]) -> NDArray[np.int64]:
-        """The suspect rows, without the least suspect one of a class that would lose all rows."""
-        suspects = self.auditor_.suspect_rows_
-        believed = np.delete(labels, suspects)
-        for label in np.setdiff1d(labels[suspects], believed):
-            last = suspects[labels[suspects] == label][-1]
-            suspects = suspects[suspects != last]
-        return np.asarray(suspects)
+        classifier = IMAEClassifier(random_state=self.random_state)
+        return classifier if is_sparse else make_pipeline(StandardScaler(), classifier)
 
     @available_if(_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:
@@ -379,6 +451,12 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
         """The probabilities that the estimator gives to classes."""
         check_is_fitted(self)
         return np.asarray(self.estimator_.predict_proba(X))
+
+    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.floating]:
+        """The scores that the estimator gives to classes."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.decision_function(X))
 
     @available_if(_has("score"))  # type: ignore[untyped-decorator]
     def score(self, X: Any, y: ArrayLike) -> float:
