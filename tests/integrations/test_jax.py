@@ -93,3 +93,13 @@ def test_a_curve_without_a_form_is_refused():
 
     with pytest.raises(ArgumentError, match="has no form in JAX; these curves have: cce, mae"):
         value(curves.ICCE(), np.zeros(1))
+
+
+def test_a_constant_added_to_all_logits_changes_no_margin():
+    import jax.numpy as jnp
+
+    from imae.integrations.jax import margin
+
+    logits, labels = jnp.array([[1.0, 0.0, 2.0, -1.0]]), jnp.array([0])
+    for offset in (1e3, 1e6, -1e6):
+        assert margin(logits + offset, labels) == margin(logits, labels)

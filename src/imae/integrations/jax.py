@@ -63,8 +63,13 @@ def slope(curve: str | Curve, m: Array) -> Array:
 def margin(logits: Array, labels: Array) -> Array:
     """Log-odds of the labels, shape of ``labels``; ``imae.margin`` in JAX, classes last."""
     is_label = jnp.arange(logits.shape[-1]) == labels[..., None]
-    own = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    return own - jax.nn.logsumexp(jnp.where(is_label, -jnp.inf, logits), axis=-1)
+    own = jnp.take_along_axis(logits, labels[..., None], axis=-1)
+    others = jnp.where(is_label, -jnp.inf, logits)
+    # From differences, so that a constant added to all logits changes nothing; an infinite one
+    # would make them NaN.
+    largest = jax.lax.stop_gradient(others.max(axis=-1, keepdims=True))
+    shift = jnp.where(jnp.isfinite(largest), largest, 0.0)
+    return (own - shift)[..., 0] - jax.nn.logsumexp(others - shift, axis=-1)
 
 
 def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Array:
