@@ -255,7 +255,7 @@ def test_labels_of_a_class_that_the_network_gave_up_are_not_flagged_for_that(has
     posterior[:, 0] = 0  # class 0 is never predicted
     posterior /= posterior.sum(1, keepdims=True)
     options = {"features": features} if has_features else {}
-    with pytest.warns(UserWarning, match=r"1 of 4 classes .* \(numbers 0\)"):
+    with pytest.warns(UserWarning, match=r"1 of 4 classes .* \(0\)"):
         found = audit(posterior, given=given, **options)
     is_right = (given == 0) & (clean == 0)
     assert found.is_flagged[is_right].mean() < 0.05

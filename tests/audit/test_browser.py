@@ -301,6 +301,7 @@ def many(make_audit, tmp_path):
     return audit, write_review(audit, tmp_path / "review.html")
 
 
+@pytest.mark.slow  # waits by a function that the policy of a page may refuse
 def test_filters_count_the_rows_of_other_pages_and_lead_to_them(make_audit, open_page, tmp_path):
     audit, files = many(make_audit, tmp_path)
     rows = suspects(audit)
