@@ -18,9 +18,9 @@ from imae.audit.calibrate import (
     monotone,
     neighbour_weight,
     noise_rate,
+    stretched,
     suggestions,
 )
-from imae.audit.cap import stretched
 from imae.audit.evidence import (
     NEIGHBOURS,
     Evidence,
@@ -91,8 +91,8 @@ def audit(
         row_ids: Ids of the rows, unless a run is judged; by default their positions.
         class_names: Names of the classes, unless a run is judged; by default numbers.
         cap: Largest probability that the model behind these probabilities can give, as after
-            ``imae.CappedLogits``; by default it is found by ``imae.audit.cap.find_cap``. Give 1
-            if there is none.
+            ``imae.CappedLogits``; by default it is found by ``imae.audit.calibrate.find_cap``.
+            Give 1 if there is none.
         model: Network to train on rows, in place of one that suits them.
         settings: Settings of that training; without ``out`` the run is not kept.
 

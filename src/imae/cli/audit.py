@@ -240,7 +240,7 @@ def _from_probabilities(
     precision: float | None,
 ) -> tuple[Any, "Audit"]:
     from imae.audit.audit import audit as find_wrong
-    from imae.audit.cap import find_cap
+    from imae.audit.calibrate import find_cap
     from imae.audit.sources import labelled_rows, read_probabilities
     from imae.records import RunFolder
 
