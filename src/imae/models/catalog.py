@@ -49,7 +49,7 @@ MODELS: "Catalog[Network]" = Catalog(
         *(
             Entry(
                 f"resnet{depth}",
-                partial(Imported("imae.models.resnet:CIFARResNet"), depth=depth),
+                partial(Imported("imae.models.small:CIFARResNet"), depth=depth),
                 f"{depth} layers, 32 x 32 images, {millions} M parameters",
                 reference=_HE,
                 defaults=_SMALL_IMAGES,
@@ -58,7 +58,7 @@ MODELS: "Catalog[Network]" = Catalog(
         ),
         Entry(
             "resnet50",
-            Imported("imae.models.resnet:ResNet50"),
+            Imported("imae.models.photos:ResNet50"),
             "50 layers, photos, 25.6 M parameters; torchvision's weights fit",
             reference=_HE,
             defaults=_PHOTOS,
