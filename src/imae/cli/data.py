@@ -168,7 +168,7 @@ def list_entries(
 
 def _setting_table() -> Table:
     import_extra("pydantic", extra="train")
-    from imae.train.settings import known_settings
+    from imae.train.config import known_settings
 
     table = Table("setting", "default", "what it is")
     table.columns[0].no_wrap = True

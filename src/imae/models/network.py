@@ -1,5 +1,6 @@
 """The interface of every network, initial weights, and networks of the user's own."""
 
+import copy
 import importlib
 import inspect
 from abc import ABC, abstractmethod
@@ -155,6 +156,12 @@ class CustomNetwork(Network):
                 "subclass imae.models.Network to give them"
             )
         return seen[0], logits
+
+
+def as_network(module: nn.Module, num_classes: int) -> Network:
+    """A copy of a module that gives logits, as a network."""
+    module = copy.deepcopy(module)
+    return module if isinstance(module, Network) else CustomNetwork(module, num_classes=num_classes)
 
 
 def build_custom(path: str, *, num_classes: int, **options: Any) -> Network:
