@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from imae.data.sources.clothing1m import CLASSES
+from imae.data.sources.photo_sets import CLASSES
 from imae.methods.catalog import METHODS
 from imae.recipes.protocols import FEATURES, SHORT_PHOTOS, budgeted, method, title
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged

@@ -15,7 +15,7 @@ from imae.recipes.protocols import (
     title,
 )
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
-from imae.recipes.tables.abnormal_examples import finish as draw_disbelieved
+from imae.recipes.tables.paper_figures import draw_abnormal
 from imae.records.files import read_file, whole_file
 from imae.report.formats import UNKNOWN
 from imae.report.hints import Summary, summarise
@@ -181,7 +181,7 @@ def mars_cells(budget: str) -> tuple[Cell, ...]:
 def write_mars(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     """The table of retrieval, and the frames that the last of the networks disbelieves most."""
     trained = [outcome for outcome in outcomes if outcome.runs]
-    return write_retrieval(folder, outcomes) + draw_disbelieved(folder, trained[-1:])
+    return write_retrieval(folder, outcomes) + draw_abnormal(folder, trained[-1:])
 
 
 MARS = Recipe(
