@@ -1,7 +1,7 @@
 import pytest
 
 from imae.errors import ArgumentError
-from imae.models.catalog import model_for
+from imae.models.network import model_for
 from imae.train.rows import prepare
 from imae.train.setup import method_arguments, resolved
 

@@ -338,18 +338,18 @@ RECIPES: Catalog[Recipe] = Catalog(
         ),
         _entry(
             "clothing1m",
-            "clothing:CLOTHING1M",
+            "photos:CLOTHING1M",
             "Clothing1M, ResNet-50 from ImageNet weights: all methods of the table",
             _PAPER,
         ),
         _entry(
             "clothing_photos",
-            "clothing:CLOTHING_PHOTOS",
+            "photos:CLOTHING_PHOTOS",
             "a folder of clothing photos at 40% symmetric noise, frozen features: every method",
         ),
         _entry(
             "mars",
-            "retrieval:MARS",
+            "photos:MARS",
             "MARS, GoogLeNet V2: retrieval of people in video, CCE, MAE, GCE and IMAE",
             _PAPER,
         ),
@@ -395,7 +395,7 @@ RECIPES: Catalog[Recipe] = Catalog(
         ),
         _entry(
             "unseen_classes",
-            "retrieval:UNSEEN_CLASSES",
+            "photos:UNSEEN_CLASSES",
             "CIFAR-100: train on 50 classes at 40% noise, retrieve among the 50 others",
         ),
     ),

@@ -18,8 +18,7 @@ from imae.methods.catalog import METHODS
 from imae.methods.matrix import is_matrix_file, read_matrix
 from imae.methods.method import Facts, Method, TrustedRows
 from imae.models import build, input_options, load_weights
-from imae.models.catalog import model_for
-from imae.models.network import Network, as_network
+from imae.models.network import Network, as_network, model_for
 from imae.train.config import Config, OptimizerConfig
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics, Watch, remedies
