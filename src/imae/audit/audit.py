@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
-_LOST = 0.1  # predictions of a class, by its labels, below which it is not learnt
+_LOST = 0.1  # predictions of a class, by its labels, below which it is not learned
 _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as far from all
 
 Ints = NDArray[np.int64]
@@ -292,7 +292,7 @@ def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> N
     counts = np.bincount(given, minlength=number)
     is_lost = votes < _LOST * counts
     if is_lost[counts > 0].all():
-        raise DataError("the network has not learnt any class; train longer")
+        raise DataError("the network has not learned any class; train longer")
     if is_lost.any():
         named = ", ".join(names[each] for each in np.flatnonzero(is_lost)[:10])
         warnings.warn(

@@ -155,7 +155,7 @@ def noise_rate(
         classes: Likely classes of all rows.
         given: Their given labels, shape (N,).
         is_unseen: Whether the network was not trained on the row, shape (N,).
-        is_lost: Whether the label is of a class that was not learnt, shape (N,).
+        is_lost: Whether the label is of a class that was not learned, shape (N,).
     """
     is_judged = is_unseen if has_memorised(classes, given, is_unseen) else np.ones_like(is_unseen)
     rows = is_judged & ~is_lost

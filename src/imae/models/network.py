@@ -240,7 +240,7 @@ _WIDE_FEATURES, _ROWS_PER_FEATURE = 256, 5
 
 
 def model_for(shape: Sequence[int], num_rows: int) -> str:
-    """Name of a network that suits so many inputs of this shape.
+    """Name of a network that suits this many inputs of this shape.
 
     A network with hidden layers memorises words of texts, and features of a few thousand photos:
     with 3,068 photos and 30% symmetric noise it ended at 50.2% of the held-out given labels, a

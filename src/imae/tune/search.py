@@ -263,7 +263,7 @@ def _search(
 
 
 def _wait_for_others(study: "optuna.Study") -> None:
-    """A moment for workers that do the last trials; one without a sign of life is taken over."""
+    """Waits for workers that run the last trials; a trial without a heartbeat is taken over."""
     import optuna
 
     time.sleep(1)

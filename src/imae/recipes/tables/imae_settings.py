@@ -23,7 +23,7 @@ _RATES = (40, 0)
 _ABLATED_T = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.0)
 _FACTORS = (2.0, 4.0, 8.0)
 _FORMS = ("imae", "imae_stable", "imae_authors")
-# Further cells of which only comments in the source of the paper have numbers.
+# Further cells, whose numbers are only in comments in the source of the paper.
 _UNPUBLISHED = (
     ("resnet20", 80, 4.0),
     ("resnet20", 80, 16.0),

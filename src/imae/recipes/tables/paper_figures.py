@@ -129,7 +129,7 @@ _COLUMNS = (
 
 
 def gradients(curve: Curve, p: float) -> tuple[float, ...]:
-    """The columns of the paper's summary by autograd, for three classes of which y is the first.
+    """The columns of the paper's summary by autograd, for three classes; y is the first.
 
     The label has the probability p, class j a quarter of the rest, and the third class what is
     left: dL/dp_y, dL/dp_j, dp_y/dz_y, dp_y/dz_j, dL/dz_y, dL/dz_j, the sum of dL/dz over both
