@@ -18,9 +18,9 @@ from imae.audit.calibrate import (
     monotone,
     neighbour_weight,
     noise_rate,
+    stretched,
     suggestions,
 )
-from imae.audit.cap import stretched
 from imae.audit.evidence import (
     NEIGHBOURS,
     Evidence,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
-_LOST = 0.1  # predictions of a class, by its labels, below which it is not learnt
+_LOST = 0.1  # predictions of a class, by its labels, below which it is not learned
 _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as far from all
 
 Ints = NDArray[np.int64]
@@ -91,8 +91,8 @@ def audit(
         row_ids: Ids of the rows, unless a run is judged; by default their positions.
         class_names: Names of the classes, unless a run is judged; by default numbers.
         cap: Largest probability that the model behind these probabilities can give, as after
-            ``imae.CappedLogits``; by default it is found by ``imae.audit.cap.find_cap``. Give 1
-            if there is none.
+            ``imae.CappedLogits``; by default it is found by ``imae.audit.calibrate.find_cap``.
+            Give 1 if there is none.
         model: Network to train on rows, in place of one that suits them.
         settings: Settings of that training; without ``out`` the run is not kept.
 
@@ -292,7 +292,7 @@ def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> N
     counts = np.bincount(given, minlength=number)
     is_lost = votes < _LOST * counts
     if is_lost[counts > 0].all():
-        raise DataError("the network has not learnt any class; train longer")
+        raise DataError("the network has not learned any class; train longer")
     if is_lost.any():
         named = ", ".join(names[each] for each in np.flatnonzero(is_lost)[:10])
         warnings.warn(

@@ -318,7 +318,7 @@ def _clean(labels: RunLabels, rows: Ints) -> Ints | None:
 
 
 def certain(labels: NDArray[np.integer], num_classes: int) -> TopClasses:
-    """Rows of which one class has the whole share."""
+    """Rows whose whole share belongs to one class."""
     k = min(KEPT, num_classes)
     classes = (labels[:, None] + np.arange(k)) % num_classes
     shares = np.tile(np.eye(1, k, dtype=np.float32), (len(labels), 1))

@@ -151,7 +151,7 @@ def read_opinions(path: Path) -> list[Opinion]:
         path: ``.json``: tasks of Label Studio with annotations (JSON or JSON-MIN), ``labels.json``
             of a FiftyOneImageClassificationDataset or ``samples.json`` of a FiftyOneDataset.
             ``.csv``, ``.tsv`` or ``.parquet``: a column row_id, and a column label of class names
-            or cleanlab's is_label_issue. A row of which only is known that it is an issue is not
+            or cleanlab's is_label_issue. A row that is only known to be an issue is not
             settled.
 
     Raises:

@@ -50,7 +50,7 @@ def write_review(
         out: File of the page, ``.html``. With more than ``PAGE_SIZE`` suspects the pages are
             files in a folder beside it, of the same name without its ending.
         preview: Makes the preview of a row.
-        most_previews: Only so many of the most suspect rows get a preview.
+        most_previews: Only this many of the most suspect rows get a preview.
         checked: What a person found in a sample, if somebody looked.
 
     Returns:
@@ -128,7 +128,7 @@ def render(
         sample: For the check: the sample, which is then all that is shown.
         saved: For a page from a server: what was decided before, by position of the row.
         preview: Makes the preview of a row.
-        most_previews: Only so many of the most suspect rows get a preview.
+        most_previews: Only this many of the most suspect rows get a preview.
         checked: What a person found in a sample.
     """
     environment = build_environment("imae.audit", "imae.report")

@@ -17,6 +17,7 @@ from imae.cli.app import (
     LABELS,
     NOISE,
     ROOT,
+    SEED,
     command_line,
     data_flags,
     gather_settings,
@@ -44,7 +45,7 @@ _ID_WIDTH = 40
 
 
 class _Audit(typer.core.TyperGroup):
-    """Commands of which ``run`` is meant where none is named: `imae audit DATA`."""
+    """Commands; ``run`` is the default: `imae audit DATA`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
@@ -53,7 +54,7 @@ class _Audit(typer.core.TyperGroup):
         return super().parse_args(ctx, args if is_named or not args else [_DEFAULT, *args])
 
     def _is_path(self, ctx: Any, args: list[str]) -> bool:
-        """Whether a word is no command but a run or data of this name: `imae audit run`."""
+        """Whether a word names a run or data and not a command: `imae audit run`."""
         if args[0] not in self.commands or not os.path.exists(args[0]):
             return False
         command = self.commands[args[0]]
@@ -106,7 +107,7 @@ def run(
         None, help="Judge DATA by these (.npy, or .csv of `imae predict`); nothing is trained."
     ),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over DATA."),
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
+    seed: int | None = SEED,
     noise: str | None = NOISE,
     labels: Path | None = LABELS,
     root: Path | None = ROOT,
@@ -240,7 +241,7 @@ def _from_probabilities(
     precision: float | None,
 ) -> tuple[Any, "Audit"]:
     from imae.audit.audit import audit as find_wrong
-    from imae.audit.cap import find_cap
+    from imae.audit.calibrate import find_cap
     from imae.audit.sources import labelled_rows, read_probabilities
     from imae.records import RunFolder
 

@@ -168,7 +168,7 @@ def list_entries(
 
 def _setting_table() -> Table:
     import_extra("pydantic", extra="train")
-    from imae.train.settings import known_settings
+    from imae.train.config import known_settings
 
     table = Table("setting", "default", "what it is")
     table.columns[0].no_wrap = True
@@ -234,7 +234,7 @@ def curves(
 ) -> None:
     """Show which examples each loss weights most: a table, and the paper's figures."""
     from imae.curves import parse_curve
-    from imae.recipes.tables.weights import draw_values, draw_weights
+    from imae.recipes.tables.paper_figures import draw_values, draw_weights
 
     names = tuple(losses) if losses else _PAPER_LOSSES + tuple(f"imae:T={T:g}" for T in _PAPER_T)
     chosen = {name: parse_curve(name) for name in dict.fromkeys(names)}

@@ -11,11 +11,17 @@ from rich.table import Table
 
 from imae.cli.app import (
     DROP,
+    EPOCHS,
+    FEATURES,
     ID_COLUMN,
     LABEL_COLUMN,
     LABELS,
+    LR,
+    MODEL,
     NOISE,
     ROOT,
+    SEED,
+    STEPS,
     data_flags,
     gather_settings,
     print_table,
@@ -43,20 +49,18 @@ def train(
     cap: float | None = typer.Option(
         None, help="Largest probability that the model gives to a class."
     ),
-    model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
+    model: str | None = MODEL,
     noise: str | None = NOISE,
     labels: Path | None = LABELS,
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
-    epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
-    steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
+    seed: int | None = SEED,
+    epochs: int | None = EPOCHS,
+    steps: int | None = STEPS,
     batch_size: int | None = typer.Option(None, show_default="64", help="Rows in a step."),
-    lr: float | None = typer.Option(None, show_default="0.05", help="Learning rate."),
+    lr: float | None = LR,
     hold_out: float | None = typer.Option(
         None, show_default="0.1", help="Part of the given labels held out to choose by."
     ),
-    features: str | None = typer.Option(
-        None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
-    ),
+    features: str | None = FEATURES,
     init: Path | None = typer.Option(None, help="File of start weights."),
     devices: int | None = typer.Option(None, show_default="1", help="Processes, one a device."),
     nodes: int | None = typer.Option(None, show_default="1", help="Machines, under torchrun."),
@@ -233,15 +237,13 @@ def tune(
         help="Database for several machines, such as postgresql://user@host/name.",
     ),
     study: str = typer.Option("imae", help="Name of the search in the database."),
-    model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
+    model: str | None = MODEL,
     noise: str | None = NOISE,
     labels: Path | None = LABELS,
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
-    epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
-    steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
-    features: str | None = typer.Option(
-        None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
-    ),
+    seed: int | None = SEED,
+    epochs: int | None = EPOCHS,
+    steps: int | None = STEPS,
+    features: str | None = FEATURES,
     root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,

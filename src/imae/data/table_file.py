@@ -173,7 +173,7 @@ class ParquetFile(ColumnFile):
                 schema, self._rows = file.schema_arrow, file.metadata.num_rows
         except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._damaged(path, error) from error
-        # What pandas keeps its index in is no column of the user's, and pandas drops it too.
+        # The column that pandas keeps its index in is not the user's; pandas drops it too.
         named = [name for name in schema.names if not _INDEX.fullmatch(name)]
         super().__init__(path, named)
         self._types = dict(zip(schema.names, schema.types, strict=True))

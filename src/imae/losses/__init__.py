@@ -1,8 +1,8 @@
 """Curves applied to logits, and losses that need the whole distribution."""
 
 from imae.curves.classic import reverse_cross_entropy as reverse_cross_entropy
-from imae.losses.auto import AutoT as AutoT
 from imae.losses.functional import curve_loss as curve_loss
+from imae.losses.functional import linear_curve_loss as linear_curve_loss
 from imae.losses.general import BootstrapLoss as BootstrapLoss
 from imae.losses.general import CorrectedLoss as CorrectedLoss
 from imae.losses.general import LabelSmoothingLoss as LabelSmoothingLoss
@@ -10,13 +10,13 @@ from imae.losses.general import backward_correction as backward_correction
 from imae.losses.general import bootstrap_loss as bootstrap_loss
 from imae.losses.general import forward_correction as forward_correction
 from imae.losses.general import label_smoothing_loss as label_smoothing_loss
-from imae.losses.linear import linear_curve_loss as linear_curve_loss
 from imae.losses.margin import BoundedLogits as BoundedLogits
 from imae.losses.margin import CappedLogits as CappedLogits
 from imae.losses.margin import bound_logits as bound_logits
 from imae.losses.margin import cap_logits as cap_logits
 from imae.losses.margin import margin as margin
 from imae.losses.margin import margins as margins
+from imae.losses.module import AutoT as AutoT
 from imae.losses.module import CurveLoss as CurveLoss
 from imae.losses.module import DFTLoss as DFTLoss
 from imae.losses.module import IMAELoss as IMAELoss

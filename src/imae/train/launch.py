@@ -17,14 +17,13 @@ from imae.data import Data
 from imae.data.torch_dataset import as_data
 from imae.errors import ArgumentError, ImaeError
 from imae.records import RunFolder
-from imae.train.config import FROM_PYTHON, Config
+from imae.train.config import FROM_PYTHON, Config, build_config, with_values
 from imae.train.display import Display, QuietDisplay, shown_display
 from imae.train.journal import Journal
 from imae.train.loop import fit
 from imae.train.machine import build_fabric, pinned
 from imae.train.processes import Stopped, lost_a_process, lost_line, start_processes
 from imae.train.run import Run
-from imae.train.settings import build_config, with_values
 from imae.train.setup import setup
 
 

@@ -16,12 +16,11 @@ from torch import nn
 from imae.errors import ArgumentError, DataError, check_choice
 from imae.methods.catalog import METHODS
 from imae.models import MODELS, Network, build, input_options
+from imae.models.network import as_network
 from imae.records import RunFolder, explained_writing
 from imae.records.files import open_regular, read_file, whole_file
-from imae.train.build import as_network
-from imae.train.config import FROM_PYTHON, Config
+from imae.train.config import FROM_PYTHON, Config, build_config
 from imae.train.learner import add_output
-from imae.train.settings import build_config
 
 
 class Run:
