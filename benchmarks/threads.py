@@ -15,7 +15,7 @@ from imae.losses import curve_loss
 from imae.models import build
 from imae.train.machine import SMALL_WORK, operations
 
-CASES = (
+CASES: tuple[tuple[str, tuple[int, ...], dict[str, int], tuple[int, ...]], ...] = (
     ("mlp", (20,), {"in_features": 20}, (64, 1024, 8192)),
     ("mlp", (1280,), {"in_features": 1280}, (16, 64, 256, 1024)),
     ("small_cnn", (1, 8, 8), {}, (16, 64, 256)),
