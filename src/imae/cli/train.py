@@ -84,6 +84,12 @@ def train(
     resume: Path | None = typer.Option(
         None, help="Run folder to resume; --epochs or --steps lengthen the run."
     ),
+    student: Path | None = typer.Option(
+        None,
+        metavar="RUN",
+        help="Train a second network on the labels that the best epoch of RUN predicts, with the "
+        "settings of RUN.",
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would run, and how long."),
 ) -> None:
     """Train on DATA, whose labels may be wrong.
@@ -117,8 +123,11 @@ def train(
         "out": out,
         "log": [name for each in log for name in each.split(",")] if log else None,
     }
+    has_others = config is not None or bool(settings) or dry_run
     if resume is not None:
-        _resume(resume, flags, has_others=config is not None or bool(settings) or dry_run)
+        _resume(resume, flags, has_others=has_others or student is not None)
+    elif student is not None:
+        _train_student(student, flags, has_others=has_others)
     else:
         _train(gather_settings(config, settings, flags), dry_run=dry_run)
 
@@ -135,6 +144,20 @@ def _resume(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
             "moved, and --epochs or --steps, to lengthen the run, can be given"
         )
     run = resume_run(path, data, str(model) if is_code else None, **budget, show=True)
+    _report(run.path, run.result)
+
+
+def _train_student(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
+    from imae.train import train_student
+
+    data, out = flags.pop("data.name"), flags.pop("out")
+    assert out is None or isinstance(out, Path)
+    if has_others or any(value is not None for value in flags.values()):
+        raise ArgumentError(
+            "--student trains with the settings of its run; besides it only DATA, if that was "
+            "moved, and --out can be given"
+        )
+    run = train_student(path, data, out=out, show=True)
     _report(run.path, run.result)
 
 

@@ -16,5 +16,6 @@ if TYPE_CHECKING:
     from imae.train.measure import evaluate_robustness as evaluate_robustness
     from imae.train.processes import Stopped as Stopped
     from imae.train.run import Run as Run
+    from imae.train.student import train_student as train_student
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

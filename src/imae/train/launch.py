@@ -70,7 +70,7 @@ def train(
     if loss is not None:
         config = _with_given_loss(config, loss)
     if data is not None:
-        rows, config = _given_data(config, data)
+        rows, config = given_data(config, data)
     elif not isinstance(config, Config):
         config = build_config(config)
     if model is not None:
@@ -123,7 +123,7 @@ def resume(
             longer = {**config.train.model_dump(), "epochs": epochs, "steps": steps}
             config = build_config({**config.model_dump(), "train": longer})
         if data is not None:
-            rows, config = _given_data(config, data)
+            rows, config = given_data(config, data)
         elif config.data.from_python:
             raise ArgumentError(
                 f"{run.path}: its data was given in Python; give it again: "
@@ -136,7 +136,7 @@ def resume(
     return Run(path, model=model)
 
 
-def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:
+def given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:
     """The rows that were given, if they are not on disk, and the configuration that says so."""
     rows = None if isinstance(data, str | os.PathLike) else as_data(data)
     content = config.model_dump() if isinstance(config, Config) else config
