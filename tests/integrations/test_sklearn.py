@@ -1,5 +1,6 @@
 """The scikit-learn estimators, by scikit-learn's own checks and in its tools."""
 
+import math
 import pickle
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils.estimator_checks import check_param_validation, parametrize_with_checks
 
 from imae.curves import GCE
-from imae.errors import ArgumentError, DataError
+from imae.errors import DataError
 from imae.integrations.sklearn import IMAEClassifier, LabelAuditor
 from imae.noise import symmetric
 
@@ -221,26 +223,63 @@ def test_nothing_learned_is_a_warning_and_no_suspect():
 
 
 @pytest.mark.parametrize(
+    "estimator",
+    [FAST, LabelAuditor(auditor=FAST), LabelAuditor(LogisticRegression(), auditor=FAST)],
+    ids=lambda each: type(each).__name__,
+)
+def test_every_parameter_is_checked_as_scikit_learn_checks_its_own(estimator):
+    check_param_validation(type(estimator).__name__, estimator)
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"cap": 0.3}, r"cap must be in \(0.3333"),
+        ({"cap": 1.0}, r"'cap' parameter .* Got 1.0"),
         ({"loss": "imea"}, "imea"),
-        ({"max_iter": 0}, "max_iter"),
-        ({"early_stopping": "yes"}, "early_stopping"),
-        ({"validation_fraction": 1.0}, "validation_fraction"),
-        ({"T": -1.0}, "T must"),
+        ({"max_iter": 0}, "'max_iter' parameter .* Got 0"),
+        ({"max_iter": 2.5}, "'max_iter' parameter .* Got 2.5"),
+        ({"n_iter_no_change": 0}, "'n_iter_no_change' parameter .* Got 0"),
+        ({"early_stopping": "yes"}, "'early_stopping' parameter .* Got 'yes'"),
+        ({"validation_fraction": 1.0}, "'validation_fraction' parameter .* Got 1.0"),
+        ({"learning_rate_init": math.inf}, "'learning_rate_init' parameter .* Got inf"),
+        ({"alpha": -1e-9}, "'alpha' parameter .* Got -1e-09"),
+        ({"T": -1.0}, "'T' parameter .* Got -1.0"),
+        ({"T": 101.0}, r"T must be in \[0, 100\]"),
         ({"loss": "gce", "T": 8.0}, "T belongs to loss='imae'"),
         ({"loss": "imae:T=8", "T": 2.0}, "T belongs to loss='imae'"),
         ({"hidden_layer_sizes": (), "T": 8.0}, "T belongs to loss='imae'"),
         ({"hidden_layer_sizes": (-5,)}, "hidden_layer_sizes must be at least 1"),
-        ({"hidden_layer_sizes": 0}, "hidden_layer_sizes must be at least 1"),
-        ({"batch_size": "auto"}, "batch_size must be an integer"),
+        ({"hidden_layer_sizes": 0}, "'hidden_layer_sizes' parameter .* Got 0"),
+        ({"batch_size": "auto"}, "'batch_size' parameter .* Got 'auto'"),
     ],
 )
 def test_wrong_parameters_are_named_in_fit(change, message):
     rows, labels = load_iris(return_X_y=True)
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(InvalidParameterError, match=message):
         IMAEClassifier(**change).fit(rows, labels)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cap": 0.34},
+        {"cap": None},
+        {"T": 0},
+        {"alpha": 0},
+        {"batch_size": np.int64(1000)},
+        {"hidden_layer_sizes": np.array([3])},
+        {"early_stopping": True, "n_iter_no_change": math.inf, "validation_fraction": 0.5},
+        {"random_state": np.random.RandomState(0)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_parameters_just_inside_are_taken(change):
+    rows, labels = load_iris(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = clone(FAST).set_params(max_iter=2, **change).fit(rows, labels)
+    assert model.n_iter_ == 2
 
 
 def test_one_class_and_no_weight_are_refused():
@@ -306,7 +345,7 @@ def test_the_auditor_in_a_pipeline_keeps_the_columns_of_a_frame():
     assert list(kept.columns) == ["a", "b", "c", "d"]
     with pytest.raises(TypeError, match="transform"):
         make_pipeline(LabelAuditor(), LogisticRegression()).fit(rows, labels)
-    with pytest.raises(ArgumentError, match="action"):
+    with pytest.raises(InvalidParameterError, match="'action' parameter"):
         LabelAuditor(action="hide").fit(rows, labels)
 
 
