@@ -2,9 +2,11 @@
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -50,6 +52,30 @@ def test_metadata_and_contents(dist, wheel):
     # W009: one package; tests and documentation are in the source distribution only.
     run(sys.executable, "-m", "check_wheel_contents", wheel)
     assert {path.suffix for path in dist.iterdir()} == {".whl", ".gz"}
+
+
+def test_the_source_distribution_is_the_repository(dist):
+    if not (ROOT / ".git").exists():
+        pytest.skip("not in a checkout")
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        packed = {name.split("/", 1)[1] for name in archive.getnames()}
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    tracked = {name for name in run(*listed, cwd=ROOT).splitlines() if (ROOT / name).exists()}
+    assert packed == {*tracked, "PKG-INFO"}
+
+
+def test_tests_run_where_the_source_distribution_is_unpacked(dist, tmp_path):
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (root,) = tmp_path.iterdir()
+    # These read files of the repository: pages, results, benchmarks.
+    files = ["tests/test_layout.py", "tests/test_docs.py", "tests/cli/test_demo.py"]
+    files += ["tests/integrations/test_boosting.py", "src/imae/curves"]
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    options = ["-q", "-p", "no:cacheprovider"]
+    run(sys.executable, "-m", "pytest", *options, *files, cwd=root, env=environment)
 
 
 def test_the_version_is_written_in_one_place(wheel):
