@@ -17,12 +17,14 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import check_param_validation, parametrize_with_checks
 
+from imae.audit.cap import stretched
 from imae.curves import GCE
 from imae.errors import DataError
 from imae.integrations.sklearn import IMAEClassifier, LabelAuditor
@@ -119,14 +121,36 @@ def test_it_names_the_wrong_labels(fitted, noisy):
     assert wrong[suspects].min() >= np.delete(wrong, suspects).max()
 
 
-def test_probabilities_keep_under_the_cap_and_training_ends_early(fitted, noisy):
+def test_probabilities_are_those_of_the_network_without_its_cap(fitted, noisy):
     probabilities = fitted.predict_proba(noisy[0])
-    assert probabilities.max() == pytest.approx(0.75, abs=0.01)
-    assert probabilities.max() <= 0.75 + 1e-9
-    assert fitted.n_iter_ < 100
+    assert probabilities.max() == pytest.approx(0.99, abs=1e-3)
     with torch.no_grad():
         own = fitted.network_(torch.from_numpy(noisy[0])).softmax(1).numpy()
-    np.testing.assert_allclose(own, probabilities, rtol=1e-9)
+    assert own.max() <= 0.75 + 1e-9
+    np.testing.assert_allclose(stretched(own, 0.75), probabilities, rtol=1e-9)
+    assert (own.argmax(1) == probabilities.argmax(1)).all()
+    assert fitted.n_iter_ < 100, "training ends early"
+    plain = clone(FAST).set_params(cap=None).fit(noisy[0][:200], noisy[2][:200])
+    with torch.no_grad():
+        own = plain.network_(torch.from_numpy(noisy[0])).softmax(1).numpy()
+    np.testing.assert_allclose(plain.predict_proba(noisy[0]), own, rtol=1e-9)
+
+
+def calibration_error(probabilities, labels):
+    """Mean gap between confidence and accuracy, over ten parts of the rows by their confidence."""
+    surest = probabilities.max(1)
+    is_right = probabilities.argmax(1) == labels
+    parts = np.array_split(np.argsort(surest), 10)
+    return np.mean([abs(surest[part].mean() - is_right[part].mean()) for part in parts])
+
+
+def test_probabilities_are_calibrated_to_true_labels_although_given_ones_are_wrong(fitted, noisy):
+    rows, labels = noisy[0][1200:], noisy[2][1200:]
+    assert calibration_error(fitted.predict_proba(rows), labels) < 0.05
+    with torch.no_grad():
+        own = fitted.network_(torch.from_numpy(rows)).softmax(1).numpy()
+    assert calibration_error(own, labels) > 0.15
+    assert log_loss(labels, fitted.predict_proba(rows)) < 0.6 * log_loss(labels, own)
 
 
 def test_fits_with_the_same_seed_are_equal_and_the_global_generator_is_left_alone():

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from imae.audit import audit
+from imae.audit.cap import stretch
 from imae.audit.scores import disbelief
 from imae.curves import GCE, IMAE, Curve, parse_curve
 from imae.errors import ArgumentError, DataError, check_integer, import_extra
@@ -83,7 +84,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "auto" is IMAE with hidden layers, GCE without.
         T: The parameter of IMAE; "auto" lets it follow the training (``imae.losses.AutoT``).
         cap: Largest probability that the network gives a class, in (1 / C, 1); None for no cap;
-            "auto" is 0.75 with hidden layers, None without.
+            "auto" is 0.75 with hidden layers, None without. ``predict_proba`` takes it back.
         hidden_layer_sizes: Units of each hidden layer; () for a linear classifier.
         alpha: Weight decay of AdamW, apart from the loss: a step shrinks the weights by the step
             size times it. ``MLPClassifier`` adds half of it times the squared weights to the loss.
@@ -197,7 +198,9 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             learner = self._build(X, int(generator.randint(2**31)))
         except ArgumentError as error:  # what only the curve and the number of classes tell
             raise InvalidParameterError(str(error)) from error
+        cap = self._chosen("cap")
         self._learner = learner
+        self._stretch = 1.0 if cap is None else stretch(cap, len(self.classes_))
         self.network_ = learner.network
         held = self._held_out(given, generator)
         max_epochs = self._max_epochs(len(given) - len(held))
@@ -223,11 +226,18 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
-        """Probability of every class, shape (N, C); none is above the cap."""
+        """Probability that each class is the true one, shape (N, C).
+
+        The network gives no class more than the cap, so its own probabilities are too low by
+        about a quarter. Its logits are stretched so that the cap becomes 0.99
+        (``imae.audit.cap.stretched``), whatever the share of wrong labels is. Without a cap they
+        are the network's own.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **_TYPES)
         parts = (_tensor(X[i : i + _AT_ONCE]) for i in range(0, X.shape[0], _AT_ONCE))
-        return np.concatenate([self._learner.logits(part).softmax(1).numpy() for part in parts])
+        logits = (self._learner.logits(part) for part in parts)
+        return np.concatenate([(self._stretch * each).softmax(1).numpy() for each in logits])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Most likely label of every row, shape (N,)."""
