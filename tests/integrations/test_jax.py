@@ -36,7 +36,7 @@ def test_value_and_slope_equal_those_of_torch(curve):
     wide = torch.from_numpy(m)
     for in_jax, in_torch in ((ours.value, curve.value), (ours.slope, curve.slope)):
         found = np.asarray(in_jax(curve, m.astype(np.float32)))
-        np.testing.assert_allclose(found, in_torch(wide).numpy(), rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(found, in_torch(wide).numpy(), rtol=1e-6, atol=1e-6)
     import jax
 
     with jax.enable_x64(True):
@@ -60,7 +60,7 @@ def test_gradients_on_logits_equal_those_of_torch(curve):
     tensor = torch.from_numpy(logits.astype(np.float64)).requires_grad_()
     expected = torch_loss(tensor, torch.from_numpy(labels), curve, reduction="sum")
     expected.backward()
-    assert float(loss) == pytest.approx(expected.item(), rel=1e-5, abs=1e-5)
+    assert float(loss) == pytest.approx(expected.item(), rel=1e-6, abs=1e-6)
     np.testing.assert_allclose(np.asarray(gradient), tensor.grad.numpy(), atol=1e-6)
 
 

@@ -1,5 +1,6 @@
 """The scikit-learn estimators, by scikit-learn's own checks and in its tools."""
 
+import math
 import pickle
 import subprocess
 import sys
@@ -16,13 +17,16 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils.estimator_checks import check_param_validation, parametrize_with_checks
 
+from imae.audit.cap import stretched
 from imae.curves import GCE
-from imae.errors import ArgumentError, DataError
+from imae.errors import DataError
 from imae.integrations.sklearn import IMAEClassifier, LabelAuditor
 from imae.noise import symmetric
 
@@ -117,14 +121,36 @@ def test_it_names_the_wrong_labels(fitted, noisy):
     assert wrong[suspects].min() >= np.delete(wrong, suspects).max()
 
 
-def test_probabilities_keep_under_the_cap_and_training_ends_early(fitted, noisy):
+def test_probabilities_are_those_of_the_network_without_its_cap(fitted, noisy):
     probabilities = fitted.predict_proba(noisy[0])
-    assert probabilities.max() == pytest.approx(0.75, abs=0.01)
-    assert probabilities.max() <= 0.75 + 1e-9
-    assert fitted.n_iter_ < 100
+    assert probabilities.max() == pytest.approx(0.99, abs=1e-3)
     with torch.no_grad():
         own = fitted.network_(torch.from_numpy(noisy[0])).softmax(1).numpy()
-    np.testing.assert_allclose(own, probabilities, rtol=1e-9)
+    assert own.max() <= 0.75 + 1e-9
+    np.testing.assert_allclose(stretched(own, 0.75), probabilities, rtol=1e-9)
+    assert (own.argmax(1) == probabilities.argmax(1)).all()
+    assert fitted.n_iter_ < 100, "training ends early"
+    plain = clone(FAST).set_params(cap=None).fit(noisy[0][:200], noisy[2][:200])
+    with torch.no_grad():
+        own = plain.network_(torch.from_numpy(noisy[0])).softmax(1).numpy()
+    np.testing.assert_allclose(plain.predict_proba(noisy[0]), own, rtol=1e-9)
+
+
+def calibration_error(probabilities, labels):
+    """Mean gap between confidence and accuracy, over ten parts of the rows by their confidence."""
+    surest = probabilities.max(1)
+    is_right = probabilities.argmax(1) == labels
+    parts = np.array_split(np.argsort(surest), 10)
+    return np.mean([abs(surest[part].mean() - is_right[part].mean()) for part in parts])
+
+
+def test_probabilities_are_calibrated_to_true_labels_although_given_ones_are_wrong(fitted, noisy):
+    rows, labels = noisy[0][1200:], noisy[2][1200:]
+    assert calibration_error(fitted.predict_proba(rows), labels) < 0.05
+    with torch.no_grad():
+        own = fitted.network_(torch.from_numpy(rows)).softmax(1).numpy()
+    assert calibration_error(own, labels) > 0.15
+    assert log_loss(labels, fitted.predict_proba(rows)) < 0.6 * log_loss(labels, own)
 
 
 def test_fits_with_the_same_seed_are_equal_and_the_global_generator_is_left_alone():
@@ -221,26 +247,63 @@ def test_nothing_learned_is_a_warning_and_no_suspect():
 
 
 @pytest.mark.parametrize(
+    "estimator",
+    [FAST, LabelAuditor(auditor=FAST), LabelAuditor(LogisticRegression(), auditor=FAST)],
+    ids=lambda each: type(each).__name__,
+)
+def test_every_parameter_is_checked_as_scikit_learn_checks_its_own(estimator):
+    check_param_validation(type(estimator).__name__, estimator)
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"cap": 0.3}, r"cap must be in \(0.3333"),
+        ({"cap": 1.0}, r"'cap' parameter .* Got 1.0"),
         ({"loss": "imea"}, "imea"),
-        ({"max_iter": 0}, "max_iter"),
-        ({"early_stopping": "yes"}, "early_stopping"),
-        ({"validation_fraction": 1.0}, "validation_fraction"),
-        ({"T": -1.0}, "T must"),
+        ({"max_iter": 0}, "'max_iter' parameter .* Got 0"),
+        ({"max_iter": 2.5}, "'max_iter' parameter .* Got 2.5"),
+        ({"n_iter_no_change": 0}, "'n_iter_no_change' parameter .* Got 0"),
+        ({"early_stopping": "yes"}, "'early_stopping' parameter .* Got 'yes'"),
+        ({"validation_fraction": 1.0}, "'validation_fraction' parameter .* Got 1.0"),
+        ({"learning_rate_init": math.inf}, "'learning_rate_init' parameter .* Got inf"),
+        ({"alpha": -1e-9}, "'alpha' parameter .* Got -1e-09"),
+        ({"T": -1.0}, "'T' parameter .* Got -1.0"),
+        ({"T": 101.0}, r"T must be in \[0, 100\]"),
         ({"loss": "gce", "T": 8.0}, "T belongs to loss='imae'"),
         ({"loss": "imae:T=8", "T": 2.0}, "T belongs to loss='imae'"),
         ({"hidden_layer_sizes": (), "T": 8.0}, "T belongs to loss='imae'"),
         ({"hidden_layer_sizes": (-5,)}, "hidden_layer_sizes must be at least 1"),
-        ({"hidden_layer_sizes": 0}, "hidden_layer_sizes must be at least 1"),
-        ({"batch_size": "auto"}, "batch_size must be an integer"),
+        ({"hidden_layer_sizes": 0}, "'hidden_layer_sizes' parameter .* Got 0"),
+        ({"batch_size": "auto"}, "'batch_size' parameter .* Got 'auto'"),
     ],
 )
 def test_wrong_parameters_are_named_in_fit(change, message):
     rows, labels = load_iris(return_X_y=True)
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(InvalidParameterError, match=message):
         IMAEClassifier(**change).fit(rows, labels)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cap": 0.34},
+        {"cap": None},
+        {"T": 0},
+        {"alpha": 0},
+        {"batch_size": np.int64(1000)},
+        {"hidden_layer_sizes": np.array([3])},
+        {"early_stopping": True, "n_iter_no_change": math.inf, "validation_fraction": 0.5},
+        {"random_state": np.random.RandomState(0)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_parameters_just_inside_are_taken(change):
+    rows, labels = load_iris(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = clone(FAST).set_params(max_iter=2, **change).fit(rows, labels)
+    assert model.n_iter_ == 2
 
 
 def test_one_class_and_no_weight_are_refused():
@@ -306,7 +369,7 @@ def test_the_auditor_in_a_pipeline_keeps_the_columns_of_a_frame():
     assert list(kept.columns) == ["a", "b", "c", "d"]
     with pytest.raises(TypeError, match="transform"):
         make_pipeline(LabelAuditor(), LogisticRegression()).fit(rows, labels)
-    with pytest.raises(ArgumentError, match="action"):
+    with pytest.raises(InvalidParameterError, match="'action' parameter"):
         LabelAuditor(action="hide").fit(rows, labels)
 
 

@@ -2,9 +2,11 @@
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -52,6 +54,30 @@ def test_metadata_and_contents(dist, wheel):
     assert {path.suffix for path in dist.iterdir()} == {".whl", ".gz"}
 
 
+def test_the_source_distribution_is_the_repository(dist):
+    if not (ROOT / ".git").exists():
+        pytest.skip("not in a checkout")
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        packed = {name.split("/", 1)[1] for name in archive.getnames()}
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    tracked = {name for name in run(*listed, cwd=ROOT).splitlines() if (ROOT / name).exists()}
+    assert packed == {*tracked, "PKG-INFO"}
+
+
+def test_tests_run_where_the_source_distribution_is_unpacked(dist, tmp_path):
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (root,) = tmp_path.iterdir()
+    # These read files of the repository: pages, results, benchmarks.
+    files = ["tests/test_layout.py", "tests/test_docs.py", "tests/cli/test_demo.py"]
+    files += ["tests/integrations/test_boosting.py", "src/imae/curves"]
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    options = ["-q", "-p", "no:cacheprovider"]
+    run(sys.executable, "-m", "pytest", *options, *files, cwd=root, env=environment)
+
+
 def test_the_version_is_written_in_one_place(wheel):
     written = re.findall(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert len(written) == 1
@@ -89,32 +115,84 @@ def test_importing_adds_little_to_torch(clean, tmp_path):
     assert ours - plain < 0.3
 
 
+ROWS = """
+import numpy
+from imae.train import train
+labels = numpy.arange(60) % 3
+rows = numpy.eye(3, dtype="float32")[labels]
+def trained(**settings):
+    return train({"train": {"epochs": 2}, "out": "run", **settings}, data=(rows, labels))
+"""
+# What each extra is for, used where only it is installed (and those named with it).
 EXTRAS = {
     "cli": "from imae.cli.app import main; assert main(['list', 'losses']) == 0",
-    "data,train": "from imae.integrations.sklearn import IMAEClassifier; IMAEClassifier()",
+    "plot": (
+        "import numpy; from imae.report.figures import save_lines\n"
+        "x = numpy.arange(3.0)\n"
+        "labels = {'title': 't', 'x_label': 'x', 'y_label': 'y'}\n"
+        "assert save_lines('figures', 'line', x, {'a': x}, **labels)[0].stat().st_size > 0"
+    ),
+    "data": (
+        "from sklearn.datasets import load_iris; from imae.integrations.sklearn import *\n"
+        "X, y = load_iris(return_X_y=True)\n"
+        "assert IMAEClassifier(random_state=0).fit(X, y).score(X, y) > 0.8\n"
+        "import imae; assert len(imae.data.load('digits').train) > 1000"
+    ),
+    "train": f"{ROWS}assert trained().result()['status'] == 'finished'",
+    "report": (
+        "from imae.report import read_runs, write_report\n"
+        f"write_report(read_runs([{str(ROOT / 'results' / 'demo' / 'runs')!r}]), 'page.html')"
+    ),
+    "tune": "from imae.tune import tune; import optuna, sqlalchemy",
+    "export,train": (
+        f"{ROWS}from imae.train.export import export\nexport(trained(), 'network.onnx')\n"
+        "import onnx; onnx.checker.check_model('network.onnx')"
+    ),
+    "log,train": f"{ROWS}assert list(trained(log=['tensorboard']).path.glob('tensorboard/*'))",
+    "texts": "import tokenizers, wordllama; from imae.data.extract import *",
     "boosting": (
         "from imae.integrations.boosting import Objective; import xgboost, lightgbm, numpy\n"
-        "assert Objective('imae')(numpy.array([0, 1]), numpy.zeros((2, 3)))[1].min() > 0\n"
-        "xgboost.XGBClassifier(), lightgbm.LGBMClassifier()  # they need scikit-learn"
+        "X, y = numpy.eye(3).repeat(20, 0), numpy.arange(3).repeat(20)\n"
+        "for model in (xgboost.XGBClassifier, lightgbm.LGBMClassifier):\n"
+        "    objective = Objective('imae')\n"
+        "    fitted = model(objective=objective, n_estimators=3).fit(X, y)\n"
+        "    assert objective.predict_proba(fitted, X).shape == (60, 3)"
     ),
     "lightning": "from imae.integrations.lightning import AuditCallback; AuditCallback('run')",
     "transformers": (
-        "from imae.integrations.transformers import loss_function\nloss_function('imae')"
+        "from imae.integrations.transformers import AuditCallback, loss_function\n"
+        "loss_function('imae'), AuditCallback('run', __import__('numpy').zeros(3, int))"
     ),
     "jax": "from imae.integrations.jax import value; value('imae', 0.0)",
+    "cluster": "import ray",
+    "services": "import wandb, mlflow",
     "all": (
         "from imae.train import train; from imae.train.predict import predict\n"
         "run = train({'train': {'epochs': 2}, 'out': 'run'}, data='digits', loss='imae_capped')\n"
         "assert len(predict(run, 'digits')) == 355"
     ),
 }
+FOR_DEVELOPERS = {"dev", "docs", "integrations", "notebooks", "release"}
+
+
+def test_every_extra_is_tried(wheel):
+    (metadata,) = importlib.metadata.Distribution.discover(name="imae", path=[str(wheel)])
+    assert set(metadata.metadata.get_all("Provides-Extra")) == FOR_DEVELOPERS | {
+        extra.split(",")[0] for extra in EXTRAS
+    }
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_each_extra_brings_what_it_promises(extra, clean, wheel, tmp_path):
+    # On top of torch and numpy, which stay where they are, and of no other extra.
+    run(sys.executable, "-m", "venv", tmp_path / "env")
+    place = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    python = tmp_path / "env" / "bin" / "python"
+    below = run(clean, "-c", place).strip()
+    Path(run(python, "-c", place).strip(), "below.pth").write_text(below)
     constraints = ROOT / "constraints.txt"
-    run(clean, "-m", "pip", "install", "--quiet", "-c", constraints, f"{wheel}[{extra}]")
-    run(clean, "-c", EXTRAS[extra], cwd=tmp_path)
+    run(python, "-m", "pip", "install", "--quiet", "-c", constraints, f"{wheel}[{extra}]")
+    run(python, "-W", "ignore", "-c", EXTRAS[extra], cwd=tmp_path)
 
 
 def vulnerabilities(report):
@@ -145,11 +223,10 @@ def test_packages_that_could_not_be_audited_are_not_called_safe():
         check_vulnerabilities(json.dumps({"dependencies": [unsafe, skipped]}))
 
 
-def test_no_dependency_has_a_known_vulnerability(clean):
-    frozen = run(clean, "-m", "pip", "freeze", "--exclude", "imae").splitlines()
-    pinned = [line.split("+")[0] for line in frozen if "==" in line]
-    listed = clean.parent.parent / "pinned.txt"
-    listed.write_text("\n".join(pinned))
+def test_no_dependency_has_a_known_vulnerability(tmp_path):
+    pinned = (ROOT / "constraints.txt").read_text().splitlines()
+    listed = tmp_path / "pinned.txt"
+    listed.write_text("\n".join(line.split("+")[0] for line in pinned if "==" in line))
     options = ["--no-deps", "--disable-pip", "--format", "json", "-r", str(listed)]
     command = [sys.executable, "-m", "pip_audit", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

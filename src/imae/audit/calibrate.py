@@ -376,15 +376,27 @@ def stretched(probabilities: Probabilities, cap: float | None) -> Probabilities:
         check_interval("cap", cap, low=1 / num_classes, high=1, open_low=True)
         if probabilities.max() > cap + 0.01:
             raise ArgumentError(f"cap: is {cap:g}, but a probability is {probabilities.max():.3f}")
-    if cap is None or cap >= _SURE:
+    factor = 1.0 if cap is None else stretch(cap, num_classes)
+    if factor == 1.0:
         return probabilities
-    factor = _length(_SURE, num_classes) / _length(cap, num_classes)
     whole = np.empty_like(probabilities)
     for rows in blocks(num_rows, num_classes):
         logits = factor * _centred(probabilities[rows])
         odds = np.exp(logits - logits.max(1, keepdims=True))
         whole[rows] = odds / odds.sum(1, keepdims=True)
     return whole
+
+
+def stretch(cap: float, num_classes: int) -> float:
+    """The factor of capped logits that brings their largest probability from ``cap`` to 0.99.
+
+    Examples:
+        >>> round(stretch(0.75, 2), 2), stretch(0.995, 2)
+        (4.18, 1.0)
+    """
+    if cap >= _SURE:
+        return 1.0
+    return _length(_SURE, num_classes) / _length(cap, num_classes)
 
 
 def _centred(probabilities: Probabilities) -> Probabilities:

@@ -45,7 +45,7 @@ class Training:
     held: Ints
     batch_size: int
     max_epochs: int
-    patience: int
+    patience: float
 
 
 class Learner:

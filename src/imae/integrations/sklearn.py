@@ -3,7 +3,8 @@
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,16 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from imae.audit import audit
+from imae.audit.calibrate import stretch
 from imae.audit.scores import disbelief
 from imae.curves import GCE, IMAE, Curve, parse_curve
-from imae.errors import (
-    ArgumentError,
-    DataError,
-    check_choice,
-    check_integer,
-    check_interval,
-    import_extra,
-)
+from imae.errors import ArgumentError, DataError, check_integer, import_extra
 from imae.integrations.dynamics import Learner, Training
 from imae.losses import AutoT
 from imae.methods.method import CurveMethod
@@ -34,6 +29,13 @@ from sklearn.model_selection import train_test_split  # noqa: E402
 from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils import _safe_indexing, check_random_state, get_tags  # noqa: E402
+from sklearn.utils._param_validation import (  # noqa: E402
+    HasMethods,
+    Interval,
+    InvalidParameterError,
+    Options,
+    StrOptions,
+)
 from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import (  # noqa: E402
@@ -54,6 +56,12 @@ _LINEAR_STEPS = 300  # at least, for a linear classifier
 _STILL_RISING = 1 / 3
 _AT_ONCE = 8192  # rows of a prediction
 _TYPES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+
+_IS_AUTO = StrOptions({"auto"})
+_AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
+_POSITIVE = Interval(Real, 0, math.inf, closed="neither")
+_NOT_NEGATIVE = Interval(Real, 0, math.inf, closed="left")
+_PART = Interval(Real, 0, 1, closed="neither")
 
 Ints = NDArray[np.int64]
 
@@ -76,7 +84,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "auto" is IMAE with hidden layers, GCE without.
         T: The parameter of IMAE; "auto" lets it follow the training (``imae.losses.AutoT``).
         cap: Largest probability that the network gives a class, in (1 / C, 1); None for no cap;
-            "auto" is 0.75 with hidden layers, None without.
+            "auto" is 0.75 with hidden layers, None without. ``predict_proba`` takes it back.
         hidden_layer_sizes: Units of each hidden layer; () for a linear classifier.
         alpha: Weight decay of AdamW, apart from the loss: a step shrinks the weights by the step
             size times it. ``MLPClassifier`` adds half of it times the squared weights to the loss.
@@ -120,6 +128,21 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         [0, 0, 0, 0, 0]
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "loss": [str, Curve],
+        "T": [_IS_AUTO, _NOT_NEGATIVE],
+        "cap": [_IS_AUTO, _PART, None],
+        "hidden_layer_sizes": ["array-like", _AT_LEAST_ONE],
+        "alpha": [_NOT_NEGATIVE],
+        "batch_size": [_AT_LEAST_ONE],
+        "learning_rate_init": [_IS_AUTO, _POSITIVE],
+        "max_iter": [_IS_AUTO, _AT_LEAST_ONE],
+        "early_stopping": ["boolean", _IS_AUTO],
+        "validation_fraction": [_PART],
+        "n_iter_no_change": [_AT_LEAST_ONE, Options(Real, {np.inf})],
+        "random_state": ["random_state"],
+    }
+
     def __init__(
         self,
         loss: str | Curve = "auto",
@@ -133,7 +156,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_iter: int | Literal["auto"] = "auto",
         early_stopping: bool | Literal["auto"] = "auto",
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
+        n_iter_no_change: float = 10,
         random_state: Any = None,
     ) -> None:
         self.loss = loss
@@ -163,12 +186,21 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight: How much each row counts, shape (N,).
 
         Raises:
-            ValueError: If a parameter, the rows or the labels cannot be used.
+            InvalidParameterError: If a parameter has a value that it cannot have.
+            ValueError: If the rows or the labels cannot be used.
         """
         X, y, weight = self._checked(X, y, sample_weight)
         self.classes_, given = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError(f"there must be two classes or more, got one class: {self.classes_}")
         generator = check_random_state(self.random_state)
-        learner = self._learner = self._build(X, int(generator.randint(2**31)))
+        try:
+            learner = self._build(X, int(generator.randint(2**31)))
+        except ArgumentError as error:  # what only the curve and the number of classes tell
+            raise InvalidParameterError(str(error)) from error
+        cap = self._chosen("cap")
+        self._learner = learner
+        self._stretch = 1.0 if cap is None else stretch(cap, len(self.classes_))
         self.network_ = learner.network
         held = self._held_out(given, generator)
         max_epochs = self._max_epochs(len(given) - len(held))
@@ -194,11 +226,18 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
-        """Probability of every class, shape (N, C); none is above the cap."""
+        """Probability that each class is the true one, shape (N, C).
+
+        The network gives no class more than the cap, so its own probabilities are too low by
+        about a quarter. Its logits are stretched so that the cap becomes 0.99
+        (``imae.audit.cap.stretched``), whatever the share of wrong labels is. Without a cap they
+        are the network's own.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **_TYPES)
         parts = (_tensor(X[i : i + _AT_ONCE]) for i in range(0, X.shape[0], _AT_ONCE))
-        return np.concatenate([self._learner.logits(part).softmax(1).numpy() for part in parts])
+        logits = (self._learner.logits(part) for part in parts)
+        return np.concatenate([(self._stretch * each).softmax(1).numpy() for each in logits])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Most likely label of every row, shape (N,)."""
@@ -208,22 +247,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray[Any], Tensor]:
-        for name in ("batch_size", "max_iter", "n_iter_no_change"):
-            if name != "max_iter" or self.max_iter != "auto":
-                check_integer(name, getattr(self, name), low=1)
-        for units in self._hidden():
-            check_integer("hidden_layer_sizes", units, low=1)
-        check_interval("alpha", self.alpha, low=0, open_high=True)
-        rate = self._chosen("learning_rate_init")
-        check_interval("learning_rate_init", rate, low=0, open_low=True)
-        fraction = self.validation_fraction
-        check_interval(
-            "validation_fraction", fraction, low=0, high=1, open_low=True, open_high=True
-        )
-        if self.early_stopping not in (True, False, "auto"):
-            raise ArgumentError(
-                f"early_stopping must be a truth value or 'auto', got {self.early_stopping!r}"
-            )
+        self._validate_params()
         X, y = validate_data(self, X, y, **_TYPES)
         check_classification_targets(y)
         weight = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
@@ -232,9 +256,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return X, np.asarray(y), torch.from_numpy(weight.copy())
 
     def _build(self, X: Any, seed: int) -> Learner:
-        number = len(self.classes_)
-        if number < 2:
-            raise DataError(f"there must be two classes or more, got one class: {self.classes_}")
+        for units in self._hidden():
+            check_integer("hidden_layer_sizes", units, low=1)
         loss, cap = self._chosen("loss"), self._chosen("cap")
         curve: Curve | AutoT = loss if isinstance(loss, Curve) else parse_curve(loss)
         if loss == IMAE.name:
@@ -243,7 +266,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ArgumentError(f"T belongs to loss='imae', got T={self.T!r} with {loss!r}")
         return Learner(
             (X.shape[1], *self._hidden()),
-            number,
+            len(self.classes_),
             CurveMethod(curve, normalize="chance", cap=cap),
             lr=self._chosen("learning_rate_init"),
             weight_decay=self.alpha,
@@ -373,6 +396,13 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
         ([0, 0, 0, 0, 0], False)
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [HasMethods("fit"), None],
+        "action": [StrOptions({"drop", "relabel"})],
+        "auditor": [HasMethods("fit"), None],
+        "random_state": ["random_state"],
+    }
+
     def __init__(
         self,
         estimator: Any = None,
@@ -405,7 +435,8 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
                 judged without it.
 
         Raises:
-            ValueError: If ``action`` is unknown, or rows or labels cannot be used.
+            InvalidParameterError: If a parameter has a value that it cannot have.
+            ValueError: If rows or labels cannot be used.
         """
         rows, labels = self.fit_resample(X, y)
         if self.estimator is not None:
@@ -418,7 +449,7 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
 
     def fit_resample(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
         """Judges the labels; gives the rows to train on with their labels, (M, F) and (M,)."""
-        check_choice("action", self.action, ("drop", "relabel"))
+        self._validate_params()
         rows, labels = validate_data(self, X, y, **_TYPES)
         self.auditor_ = self._auditor(is_sparse=not isinstance(rows, np.ndarray)).fit(rows, labels)
         judge = self.auditor_[-1] if isinstance(self.auditor_, Pipeline) else self.auditor_

@@ -41,8 +41,8 @@ def loss_function(
     Args:
         curve: A curve by its name, such as ``"imae"`` or ``"gce"``, or from ``imae.curves``.
         shift: Whether the label of each position is the next token, as in causal language models;
-            by default it is where logits have a position for every label, shape (B, S, C), and
-            the model's class is named ``...ForCausalLM``.
+            by default it is if the class of the model's outputs is named so, as in
+            ``CausalLMOutputWithPast``.
         ignore_index: Label that does not count.
         cap: Largest probability of a class that the loss sees, see ``imae.cap_logits``.
         normalize: "chance" divides by the weight at p = 1 / C; see ``imae.curve_loss``.
@@ -90,7 +90,7 @@ def loss_function(
 
 
 def _is_causal(outputs: Any) -> bool:
-    """Whether outputs are those of a causal language model: their class is named so."""
+    """Whether outputs are those of a causal language model."""
     return "CausalLM" in type(outputs).__name__
 
 
