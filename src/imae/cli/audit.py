@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from imae._draws import DEFAULT_SEED
 from imae.cli.app import (
     DROP,
     ID_COLUMN,
@@ -106,7 +107,9 @@ def run(
         None, help="Judge DATA by these (.npy, or .csv of `imae predict`); nothing is trained."
     ),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over DATA."),
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
+    seed: int | None = typer.Option(
+        None, show_default=str(DEFAULT_SEED), help="Seed of every draw."
+    ),
     noise: str | None = NOISE,
     labels: Path | None = LABELS,
     root: Path | None = ROOT,
@@ -168,9 +171,11 @@ def _trained(
     """The folder of the finished run of this data, trained now if need be."""
     from imae.audit.sources import T
     from imae.records import RunFolder
+    from imae.records.files import check_regular
     from imae.train import build_config, resume, train
 
     if RunFolder(target).exists():
+        check_regular(Path(target) / "audit")
         if settings or any(value is not None for value in flags.values()):
             raise ArgumentError(f"{target} is a run with its own settings; give no others")
         return resume(target, show=True).path
@@ -243,6 +248,7 @@ def _from_probabilities(
     from imae.audit.cap import find_cap
     from imae.audit.sources import labelled_rows, read_probabilities
     from imae.records import RunFolder
+    from imae.records.files import check_free, check_regular
 
     out = flags["out"]
     if out is None:
@@ -254,7 +260,11 @@ def _from_probabilities(
     if content.get("noise") is not None:
         raise ArgumentError("noise is added in training, and --probabilities needs no training")
     data = content["data"]
-    if read_data_settings(folder.path) not in (None, data):
+    check_regular(folder.path / "audit")
+    before = read_data_settings(folder.path)
+    if before is None:
+        check_free(folder.path)
+    elif before != data:
         raise ArgumentError(f"--out {out}: holds an audit of other data; choose another folder")
     rows = labelled_rows(data)
     matrix = read_probabilities(file, rows)

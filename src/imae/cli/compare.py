@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from imae._draws import DEFAULT_SEED
 from imae.cli.app import (
     DROP,
     ID_COLUMN,
@@ -39,7 +40,9 @@ def compare(
     seeds: int = typer.Option(3, help="Rounds, each under a seed of its own."),
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
     noise: str | None = NOISE,
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of the first round."),
+    seed: int | None = typer.Option(
+        None, show_default=str(DEFAULT_SEED), help="Seed of the first round."
+    ),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
     lr: float | None = typer.Option(None, show_default="0.05", help="Learning rate."),

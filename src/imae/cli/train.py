@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from imae._draws import DEFAULT_SEED
 from imae.cli.app import (
     DROP,
     ID_COLUMN,
@@ -46,7 +47,9 @@ def train(
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
     noise: str | None = NOISE,
     labels: Path | None = LABELS,
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
+    seed: int | None = typer.Option(
+        None, show_default=str(DEFAULT_SEED), help="Seed of every draw."
+    ),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
     batch_size: int | None = typer.Option(None, show_default="64", help="Rows in a step."),
@@ -236,7 +239,9 @@ def tune(
     model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
     noise: str | None = NOISE,
     labels: Path | None = LABELS,
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
+    seed: int | None = typer.Option(
+        None, show_default=str(DEFAULT_SEED), help="Seed of every draw."
+    ),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
     steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
     features: str | None = typer.Option(

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from imae._draws import DEFAULT_SEED
 from imae.errors import ArgumentError
 
 # Catalogs are imported where a name is checked: they bring torch, which a reader need not have.
@@ -253,7 +254,7 @@ class Config(_Section):
     noise: str | None = Field(default=None, description="Noise to add, such as symmetric:0.4.")
     noise_map: str | None = Field(default=None, description="For pairs noise: FROM:TO,FROM:TO.")
     noise_exact: bool = Field(default=False, description="Change exactly this part of the labels.")
-    seed: int = Field(default=123, ge=0, description="Seed of every draw.")
+    seed: int = Field(default=DEFAULT_SEED, ge=0, description="Seed of every draw.")
     model: ModelConfig = Field(default_factory=lambda: ModelConfig())
     method: MethodConfig = Field(default_factory=lambda: MethodConfig())
     train: TrainConfig = Field(default_factory=lambda: TrainConfig())
