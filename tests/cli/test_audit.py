@@ -197,6 +197,23 @@ def test_a_check_writes_its_page_then_its_bound(run, tmp_path, capsys):
     assert sentence in (run / "audit" / "review.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check", "RUN", "--seed", "-1"], "seed must be at least 0"),
+        (["check", "RUN", "--out", "page.txt"], "the page must end in .html"),
+        (["run", "digits", "--precision", "2", "--out", "new"], "--precision must be in (0, 1]"),
+    ],
+)
+def test_options_out_of_range_are_one_line(run, tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit", *(str(run) if word == "RUN" else word for word in words)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_check_notices_that_other_rows_are_flagged(run, capsys):
     folder = RunFolder(run)
     audit = Audit.load(folder)

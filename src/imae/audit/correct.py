@@ -264,10 +264,11 @@ def draw_sample(audit: Audit, num_rows: int, *, seed: int = DEFAULT_SEED) -> NDA
         seed: Seed of the draw.
 
     Raises:
-        ArgumentError: If ``num_rows`` is below 1.
+        ArgumentError: If ``num_rows`` is below 1 or the seed below 0.
         DataError: If no row is flagged.
     """
     check_integer("rows", num_rows, low=1)
+    check_integer("seed", seed, low=0)
     flagged = np.flatnonzero(audit.is_flagged)
     if len(flagged) == 0:
         raise DataError("no row is flagged, so there is nothing to check")

@@ -33,7 +33,7 @@ from imae.cli.review import (
     write_data_settings,
     write_pages,
 )
-from imae.errors import ArgumentError, check_integer
+from imae.errors import ArgumentError, check_integer, check_interval
 
 if TYPE_CHECKING:
     from imae.audit.result import Audit
@@ -132,6 +132,8 @@ def run(
 
     if previews is not None:
         check_integer("--previews", previews, low=0)
+    if precision is not None:  # before minutes of training
+        check_interval("--precision", precision, low=0, high=1, open_low=True)
     flags = {
         "data.root": root,
         "data.labels": labels,
