@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from imae._draws import seeded
-from imae.audit import audit
+from imae.audit import Audit, audit
 from imae.data import load
 from imae.errors import ArgumentError, DataError
 from imae.records import EpochDynamics, RunFolder, RunLabels
@@ -265,6 +265,43 @@ def test_labels_of_a_class_that_the_network_gave_up_are_not_flagged_for_that(has
 def test_a_network_that_learnt_nothing_is_refused():
     with pytest.raises(DataError, match="any class"):
         audit(np.tile([0.0, 0.0, 1.0], (20, 1)), given=np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+def test_lists_and_tensors_are_taken(kind):
+    features, given, _, posterior = blobs(0.1, num_rows=200)
+    expected = audit(posterior, given=given, features=features).suspicion
+    arguments = (posterior, given, features)
+    one, two, three = (
+        each.tolist() if kind is list else torch.from_numpy(each) for each in arguments
+    )
+    np.testing.assert_allclose(audit(one, given=two, features=three).suspicion, expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"row_ids": ["a"] * 6}, "row_ids: 'a' appears 6 times"),
+        ({"class_names": ("a", "b", "a")}, "class_names: 'a' appears 2 times"),
+        ({"row_ids": ["a"]}, "1 ids for 6 rows"),
+    ],
+)
+def test_names_that_are_not_distinct_are_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        audit(np.eye(3)[[0, 1, 2] * 2], given=np.array([0, 1, 2] * 2), **change)
+
+
+def test_ids_may_be_numbers(tmp_path):
+    found = audit(np.eye(2)[[0, 1]], given=np.array([0, 1]), row_ids=np.array([7, 8]))
+    found.save(RunFolder(tmp_path))
+    assert Audit.load(RunFolder(tmp_path)).row_ids.tolist() == ["7", "8"]
+
+
+def test_one_row_has_no_neighbours_and_bytes_are_no_rows():
+    with pytest.raises(DataError, match="no neighbours"):
+        audit(None, given=np.array([0]), features=np.ones((1, 3)))
+    with pytest.raises(ArgumentError, match="got bytes"):
+        audit(b"runs", given=np.array([0]))
 
 
 def labelled_blobs(num_rows=240):

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from imae.audit.scores import (
     neighbour_disbelief,
 )
 from imae.errors import ArgumentError, DataError, check_interval
+from imae.noise.by_class import ArrayOrTensor, as_array
 from imae.records import EpochDynamics, RunFolder
 
 if TYPE_CHECKING:
@@ -62,11 +64,11 @@ Source: TypeAlias = str | os.PathLike[str] | RunFolder | Judged
 def audit(
     source: "Source | Run | Data | Dataset[Any] | tuple[object, object]",
     *,
-    given: NDArray[np.integer] | None = None,
-    features: NDArray[np.floating] | None = None,
+    given: ArrayOrTensor | None = None,
+    features: ArrayOrTensor | None = None,
     precision: float | None = None,
-    row_ids: NDArray[np.str_] | None = None,
-    class_names: tuple[str, ...] | None = None,
+    row_ids: Sequence[object] | NDArray[Any] | None = None,
+    class_names: Sequence[str] | None = None,
     cap: float | None = None,
     model: "nn.Module | None" = None,
     settings: Mapping[str, Any] | None = None,
@@ -88,8 +90,10 @@ def audit(
             frozen features that it was trained on, if any.
         precision: Flag as many rows as keep this *estimated* share of wrong labels among them;
             by default as many rows as labels are estimated to be wrong.
-        row_ids: Ids of the rows, unless a run is judged; by default their positions.
-        class_names: Names of the classes, unless a run is judged; by default numbers.
+        row_ids: Ids of the rows, all different, unless a run is judged; by default their
+            positions.
+        class_names: Names of the classes, all different, unless a run is judged; by default
+            numbers.
         cap: Largest probability that the model behind these probabilities can give, as after
             ``imae.CappedLogits``; by default it is found by ``imae.audit.calibrate.find_cap``.
             Give 1 if there is none.
@@ -114,7 +118,8 @@ def audit(
     """
     if precision is not None:
         check_interval("precision", precision, low=0, high=1, open_low=True)
-    source = getattr(source, "folder", source)  # of a Run
+    source = _as_source(getattr(source, "folder", source))  # of a Run
+    features = None if features is None else as_array("features", features)
     if _is_to_train_on(source):
         from imae.audit.sources import training_run
 
@@ -135,20 +140,26 @@ def audit(
     return _judge(evidence, features, precision)
 
 
+def _as_source(source: Any) -> Any:
+    """A matrix in lists or in a tensor as an array; everything else as it is."""
+    is_list = isinstance(source, list) and source and not isinstance(source[0], EpochDynamics)
+    return as_array("probabilities", source) if is_list or hasattr(source, "detach") else source
+
+
 def _is_to_train_on(source: object) -> bool:
     """Whether these are rows with labels, and neither a run nor what one has found."""
     if isinstance(source, tuple):
         return not isinstance(source[0], EpochDynamics)
     is_known = source is None or isinstance(source, str | os.PathLike | RunFolder | np.ndarray)
-    return not is_known and not isinstance(source, Sequence)
+    return not is_known and not (isinstance(source, Sequence) and not isinstance(source, bytes))
 
 
 def _of_arrays(
     judged_by: Judged,
-    given: NDArray[np.integer] | None,
+    given: ArrayOrTensor | None,
     features: NDArray[np.floating] | None,
-    row_ids: NDArray[np.str_] | None,
-    class_names: tuple[str, ...] | None,
+    row_ids: Sequence[object] | NDArray[Any] | None,
+    class_names: Sequence[str] | None,
     cap: float | None,
 ) -> Evidence:
     """The evidence of probabilities, dynamics or features; the arguments are those of `audit`.
@@ -159,6 +170,7 @@ def _of_arrays(
     """
     if given is None:
         raise ArgumentError("given: without a run the given labels are needed")
+    given = as_array("given", given)
     if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
         raise DataError(f"given must be integers of shape (N,), got {given.dtype} {given.shape}")
     labels = given.astype(np.int64)
@@ -171,12 +183,16 @@ def _of_arrays(
         raise ArgumentError("give a run, probabilities or features to judge by")
     if labels.min() < 0 or labels.max() >= num_classes:
         raise DataError(f"given must be in [0, {num_classes}), got {labels.min()}..{labels.max()}")
-    names = class_names or tuple(map(str, range(num_classes)))
+    names = tuple(map(str, class_names or range(num_classes)))
     if len(names) != num_classes:
         raise DataError(f"class_names: {len(names)} names for {num_classes} classes")
-    ids = np.arange(len(labels)).astype(str) if row_ids is None else row_ids
+    ids = np.arange(len(labels)).astype(str)
+    if row_ids is not None:
+        ids = np.array([str(each) for each in row_ids])
+        _check_distinct("row_ids", ids.tolist())
     if len(ids) != len(labels):
         raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
+    _check_distinct("class_names", names)
     if isinstance(judged_by, np.ndarray):
         disbelief = 1 - judged_by[np.arange(len(labels)), labels].astype(np.float64)
         beliefs = classes = likely_classes(judged_by)
@@ -188,12 +204,21 @@ def _of_arrays(
         beliefs = voted_classes(judged_by, num_classes, given=labels)
     else:
         assert features is not None
+        if len(labels) < 2:
+            raise DataError("features: one row has no neighbours to compare with; give more")
         near, similarity = nearest(compressed(features), 2 * NEIGHBOURS)
         disbelief = neighbour_disbelief(labels, near, similarity)
         # Neighbours vote with what their own neighbours say: their labels may be wrong.
         classes = certain(labels, num_classes).mixed(near, weight=1.0)
         beliefs = classes = certain(classes.classes[:, 0], num_classes).mixed(near)
     return Evidence(ids, labels, names, disbelief, classes, beliefs, np.ones(len(labels), bool))
+
+
+def _check_distinct(name: str, values: Sequence[str]) -> None:
+    """Raises if two are equal: decisions could not be told apart."""
+    value, count = Counter(values).most_common(1)[0]
+    if count > 1:
+        raise DataError(f"{name}: {value!r} appears {count} times")
 
 
 def _check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> None:

@@ -33,7 +33,7 @@ from imae.cli.review import (
     write_data_settings,
     write_pages,
 )
-from imae.errors import ArgumentError, check_integer
+from imae.errors import ArgumentError, check_integer, check_interval
 
 if TYPE_CHECKING:
     from imae.audit.result import Audit
@@ -130,6 +130,8 @@ def run(
 
     if previews is not None:
         check_integer("--previews", previews, low=0)
+    if precision is not None:  # before minutes of training
+        check_interval("--precision", precision, low=0, high=1, open_low=True)
     flags = {
         "data.root": root,
         "data.labels": labels,
@@ -169,9 +171,11 @@ def _trained(
     """The folder of the finished run of this data, trained now if need be."""
     from imae.audit.sources import T
     from imae.records import RunFolder
+    from imae.records.files import check_regular
     from imae.train import build_config, resume, train
 
     if RunFolder(target).exists():
+        check_regular(Path(target) / "audit")
         if settings or any(value is not None for value in flags.values()):
             raise ArgumentError(f"{target} is a run with its own settings; give no others")
         return resume(target, show=True).path
@@ -244,6 +248,7 @@ def _from_probabilities(
     from imae.audit.calibrate import find_cap
     from imae.audit.sources import labelled_rows, read_probabilities
     from imae.records import RunFolder
+    from imae.records.files import check_free, check_regular
 
     out = flags["out"]
     if out is None:
@@ -255,7 +260,11 @@ def _from_probabilities(
     if content.get("noise") is not None:
         raise ArgumentError("noise is added in training, and --probabilities needs no training")
     data = content["data"]
-    if read_data_settings(folder.path) not in (None, data):
+    check_regular(folder.path / "audit")
+    before = read_data_settings(folder.path)
+    if before is None:
+        check_free(folder.path)
+    elif before != data:
         raise ArgumentError(f"--out {out}: holds an audit of other data; choose another folder")
     rows = labelled_rows(data)
     matrix = read_probabilities(file, rows)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from imae._draws import DEFAULT_SEED
 from imae.cli.app import (
     DROP,
     EPOCHS,
@@ -44,7 +45,9 @@ def compare(
     seeds: int = typer.Option(3, help="Rounds, each under a seed of its own."),
     model: str | None = MODEL,
     noise: str | None = NOISE,
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of the first round."),
+    seed: int | None = typer.Option(
+        None, show_default=str(DEFAULT_SEED), help="Seed of the first round."
+    ),
     epochs: int | None = EPOCHS,
     steps: int | None = STEPS,
     lr: float | None = LR,

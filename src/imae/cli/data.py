@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from imae._draws import DEFAULT_SEED
 from imae._registry import Catalog
 from imae.cli.app import (
     DROP,
@@ -98,7 +99,7 @@ def noise(
     data: str = typer.Argument(..., help="Name of a data set, or a path to your own."),
     kind: str = typer.Option("symmetric", help="Kind of noise; see `imae list noise`."),
     rate: float = typer.Option(..., help="Part of the labels to change, in [0, 1)."),
-    seed: int = typer.Option(123, help="Seed of every draw."),
+    seed: int = typer.Option(DEFAULT_SEED, help="Seed of every draw."),
     out: Path = typer.Option(..., help="Label file to write (CSV)."),
     mapping: str | None = typer.Option(
         None, "--map", help="For pairs: FROM:TO,FROM:TO by class name or number."

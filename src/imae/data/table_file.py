@@ -262,4 +262,6 @@ def open_columns(path: Path) -> ColumnFile:
     Raises:
         DataError: If it cannot be read, or its header is of no use.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for forever
+        raise DataError(f"{path}: is not a regular file")
     return ParquetFile(path) if path.suffix.lower() == ".parquet" else CsvFile(path)

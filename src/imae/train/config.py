@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from imae._draws import DEFAULT_SEED
 from imae.errors import ArgumentError
 
 # Catalogs are imported where a name is checked: they bring torch, which a reader need not have.
@@ -261,7 +262,7 @@ class Config(_Section):
     noise: str | None = Field(default=None, description="Noise to add, such as symmetric:0.4.")
     noise_map: str | None = Field(default=None, description="For pairs noise: FROM:TO,FROM:TO.")
     noise_exact: bool = Field(default=False, description="Change exactly this part of the labels.")
-    seed: int = Field(default=123, ge=0, description="Seed of every draw.")
+    seed: int = Field(default=DEFAULT_SEED, ge=0, description="Seed of every draw.")
     model: ModelConfig = Field(default_factory=lambda: ModelConfig())
     method: MethodConfig = Field(default_factory=lambda: MethodConfig())
     train: TrainConfig = Field(default_factory=lambda: TrainConfig())
