@@ -22,11 +22,11 @@ from imae.records import RunFolder
 from imae.train import Run, Stopped, resume, train
 from imae.train.journal import Journal
 from imae.train.launch import default_folder
+from imae.train.processes import fresh_context
 from imae.train.rows import prepare
 from imae.train.run import list_checkpoints, load_checkpoint, load_tensors
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["imae.train.launch", "lightning_fabric"])
+CONTEXT = fresh_context()  # that of the runs in several processes: it is started once
 MOMENTS = ("created", "half written", "not synced", "not renamed", "renamed")
 LONG = {"epochs": 12, "batch_size": 8, "checkpoint_every": 3, "evaluate_every": 4, "average": 0.9}
 
