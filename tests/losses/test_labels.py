@@ -18,6 +18,11 @@ from imae.losses.arguments import (
 DTYPES = (torch.float32, torch.float64)
 
 
+# Loading the samples of all functions of torch takes seconds. By default test_functional.py
+# compares every way to call a loss.
+NEEDS_SAMPLES = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def torch_samples():
     """The inputs by which torch tests its own cross entropy: of the function and the module."""
@@ -54,6 +59,7 @@ def ours(logits, target, **options):
     return curve_loss(logits, target, CCE(), **options)
 
 
+@NEEDS_SAMPLES
 def test_torch_gives_as_many_samples_as_it_did(torch_samples):
     functions, modules = torch_samples
     counts = len(functions) / len(DTYPES), len(modules) / len(DTYPES)
@@ -62,6 +68,7 @@ def test_torch_gives_as_many_samples_as_it_did(torch_samples):
     assert sum(counts) >= 100
 
 
+@NEEDS_SAMPLES
 @pytest.mark.parametrize("kind", [0, 1], ids=["function", "module"])
 def test_every_sample_of_torch_agrees(torch_samples, kind):
     for logits, target, options in torch_samples[kind]:
@@ -74,6 +81,7 @@ def test_every_sample_of_torch_agrees(torch_samples, kind):
         )
 
 
+@NEEDS_SAMPLES
 @pytest.mark.parametrize("kind", [0, 1], ids=["function", "module"])
 def test_every_sample_of_torch_agrees_without_a_gradient(torch_samples, kind):
     with torch.no_grad():

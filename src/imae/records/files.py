@@ -19,11 +19,16 @@ from imae.errors import ArgumentError, DataError, ImaeError
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> Iterator[IO[bytes]]:
     """A binary file that takes its place only when the block ends without an error.
 
     The bytes go to a temporary file in the same folder, are flushed to the disk and renamed, so
     a reader sees the old file or the new one, never a part, and neither does a crash leave one.
+
+    Args:
+        path: The file.
+        is_name_synced: Whether to wait until the folder is on the disk too. Without it a crash of
+            the machine may leave the old file, until somebody calls ``sync`` for the folder.
 
     Examples:
         >>> import tempfile
@@ -49,11 +54,17 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    if is_name_synced:
+        sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Waits until the content of a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 def parse_object(text: bytes, where: str) -> dict[str, Any]:

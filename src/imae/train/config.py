@@ -147,7 +147,8 @@ class TrainConfig(_Section):
     )
     checkpoint_every: Positive | None = Field(
         default=None,
-        description="Steps between checkpoints; by default one at the end of each epoch.",
+        description="Steps between checkpoints; by default one at the end of an epoch, if the last "
+        "was 10 seconds ago.",
     )
     keep: Positive = Field(default=2, description="Checkpoints that are kept.")
     clip: float | None = Field(

@@ -98,7 +98,10 @@ def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -
     is_last = state.step == state.total_steps
     is_epoch_end = state.step % state.steps_per_epoch == 0
     to_evaluate = is_last or _is_due(train.evaluate_every, state.step, is_epoch_end)
-    to_save = is_last or must_stop or _is_due(train.checkpoint_every, state.step, is_epoch_end)
+    is_due = _is_due(train.checkpoint_every, state.step, is_epoch_end)
+    if is_due and train.checkpoint_every is None:
+        is_due = journal.is_checkpoint_due(state)
+    to_save = is_last or must_stop or is_due
     if to_evaluate or to_save or _is_read(state):
         state.watch.check_finite(state.step)
         journal.growth(state)

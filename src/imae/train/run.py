@@ -233,7 +233,8 @@ def save_tensors(path: Path, content: dict[str, Any]) -> None:
     with explained_writing(path, path.parent.parent):
         memory = io.BytesIO()  # torch.save hides why a file cannot be written
         torch.save({"format": FORMAT, **content}, memory)
-        with whole_file(path) as file:
+        # Its name goes to the disk with that of the manifest, without which it is ignored.
+        with whole_file(path, is_name_synced=False) as file:
             file.write(memory.getbuffer())
         sha256 = hashlib.sha256(memory.getbuffer()).hexdigest()
         manifest = {"sha256": sha256, "bytes": memory.getbuffer().nbytes}
