@@ -75,7 +75,8 @@ def check_interval(
 
 def _as_float(name: str, value: SupportsFloat) -> float:
     try:
-        return float(value)
+        # A tensor that asks for a gradient would warn of being converted.
+        return float(value.item() if hasattr(value, "item") else value)
     except OverflowError:  # a whole number of hundreds of digits
         return math.inf
     except (TypeError, ValueError, RuntimeError):  # an array of several

@@ -31,7 +31,7 @@ _FEW_ROWS = _FEW.tolist()
 _ONE, _HALF = np.float32(1), np.float32(0.5)
 _LARGEST_T_OF_FEW = 40.0
 # Under this T the integral is under 1e-6.
-_SMALLEST_T = 1e-6
+_SMALLEST_T = 2.0**-20
 _constants: dict[tuple[torch.device, torch.dtype, int], tuple[Tensor, ...]] = {}
 
 

@@ -305,7 +305,8 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
         tensor([[0.7500, 0.2500], [0.6769, 0.3231]])
     """
     dim = min(1, logits.dim() - 1)
-    check_interval("cap", cap, low=1 / logits.shape[dim], high=1, open_low=True, open_high=True)
+    lowest = 1 / max(1, logits.shape[dim])
+    check_interval("cap", cap, low=lowest, high=1, open_low=True, open_high=True)
     wide = precise(logits)
     is_impossible = wide == -math.inf
     number = (~is_impossible).sum(dim, keepdim=True)

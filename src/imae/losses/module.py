@@ -15,7 +15,7 @@ from imae.curves.classic import MAE
 from imae.curves.curve import Curve, Scale
 from imae.curves.reweighted import IMAE
 from imae.errors import ArgumentError, check_choice, check_integer, check_interval
-from imae.losses.arguments import REDUCTIONS, as_class_weight, is_plain
+from imae.losses.arguments import REDUCTIONS, as_class_weight, check_labels, is_plain
 from imae.losses.auto import AutoT
 from imae.losses.functional import NORMALIZATIONS, curve_loss
 from imae.losses.margin import cap_logits, capped, is_easily_capped, is_trainable
@@ -200,6 +200,14 @@ class IMAELoss(CurveLoss):
             raise
 
     def _auto_loss(self, auto: AutoT, logits: Tensor, target: Tensor) -> Tensor:
+        check_labels(
+            logits,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
         T = self._observe(auto, logits.detach(), target)
         return self._loss(logits, target, IMAE(T.item() if T.is_cpu and is_plain(T) else T))
 

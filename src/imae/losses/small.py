@@ -85,7 +85,8 @@ def is_small(logits: Tensor, target: Tensor) -> bool:
         >>> is_small(torch.zeros(2, 3, requires_grad=True), torch.zeros(2, dtype=torch.int64))
         True
     """
-    if logits.dtype is not torch.float32 or target.dtype is not torch.int64:
+    dtypes = getattr(logits, "dtype", None), getattr(target, "dtype", None)
+    if dtypes != (torch.float32, torch.int64):  # what is not a tensor is refused elsewhere
         return False
     shape = logits.shape
     return (
