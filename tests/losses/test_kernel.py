@@ -8,7 +8,8 @@ import torch
 
 from imae.curves import CCE, GCE, IMAE, MAE, FromWeight, Scale, Window
 from imae.losses import cap_logits, curve_loss, kernel
-from imae.losses.kernel import exp_of_others, finish_gradient, is_small, kernel_loss
+from imae.losses.kernel import exp_of_others, finish_gradient, kernel_loss
+from imae.losses.small import is_small
 
 GAPS = np.arange(-100, 100.125, 0.25)
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}

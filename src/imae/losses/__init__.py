@@ -1,6 +1,7 @@
 """Curves applied to logits, and losses that need the whole distribution."""
 
 from imae.curves.classic import reverse_cross_entropy as reverse_cross_entropy
+from imae.losses.auto import AutoT as AutoT
 from imae.losses.functional import curve_loss as curve_loss
 from imae.losses.functional import linear_curve_loss as linear_curve_loss
 from imae.losses.general import BootstrapLoss as BootstrapLoss
@@ -16,7 +17,6 @@ from imae.losses.margin import bound_logits as bound_logits
 from imae.losses.margin import cap_logits as cap_logits
 from imae.losses.margin import margin as margin
 from imae.losses.margin import margins as margins
-from imae.losses.module import AutoT as AutoT
 from imae.losses.module import CurveLoss as CurveLoss
 from imae.losses.module import DFTLoss as DFTLoss
 from imae.losses.module import IMAELoss as IMAELoss

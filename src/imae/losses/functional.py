@@ -1,9 +1,8 @@
 """A curve applied to logits, or to features and a linear classifier whose logits would not fit."""
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -24,11 +23,9 @@ from imae.losses.arguments import (
 from imae.losses.kernel import (
     exp_of_others,
     finish_gradient,
-    is_small,
     kernel_loss,
     silence,
     slope_and_value,
-    small_loss,
 )
 from imae.losses.margin import (
     batch_weight,
@@ -37,10 +34,12 @@ from imae.losses.margin import (
     is_trainable,
     margin,
     margins,
+    number_at_chance,
     precise,
     value_at_margin,
     weight_at_margin,
 )
+from imae.losses.small import is_small, small_loss
 
 NORMALIZATIONS = (None, "batch", "chance")
 
@@ -115,15 +114,12 @@ def curve_loss(
         and ignore_index < 0
         and reduction == "mean"
         and normalize != "batch"
-        and logits.requires_grad
-        and torch.is_grad_enabled()
         and is_small(logits, target)
         and not is_trainable(curve)
     ):
-        try:
-            return _small(logits, target, curve, normalize, cap)
-        except (IndexError, RuntimeError):  # a label that has to be looked at
-            pass
+        loss = small_loss(logits, target, curve, normalize=normalize, cap=cap)
+        if loss is not None:
+            return loss
     labels = check_labels(
         logits,
         target,
@@ -136,7 +132,7 @@ def curve_loss(
     is_simple = label_smoothing == 0 and labels.index is not None and is_plain(logits, target)
     is_fast = is_simple and _has_gradient(logits) and not is_trainable(curve)
     if cap is not None:
-        _check_cap(cap, num_classes)
+        check_interval("cap", cap, low=1 / num_classes, high=1, open_low=True, open_high=True)
         if not is_fast:
             labels = replace(labels, logits=cap_logits(precise(labels.logits), cap))
     if not is_plain(logits, target):
@@ -153,22 +149,6 @@ def curve_loss(
         raise
 
 
-def _check_cap(cap: float | None, num_classes: int) -> None:
-    if cap is not None:
-        check_interval("cap", cap, low=1 / num_classes, high=1, open_low=True, open_high=True)
-
-
-def _small(
-    logits: Tensor, target: Tensor, curve: Curve, normalize: str | None, cap: float | None
-) -> Tensor:
-    """The mean over a small batch without weights and ignored rows, which needs no further look."""
-    _check_cap(cap, logits.shape[1])
-    scale = 1 / logits.shape[0]
-    if normalize is not None:
-        scale /= float(_weight_at_chance(curve, logits))
-    return small_loss(logits, target, curve, scale=scale, cap=cap)
-
-
 def _has_gradient(logits: Tensor) -> bool:
     return torch.is_grad_enabled() and logits.requires_grad and logits.numel() > 0
 
@@ -182,7 +162,11 @@ def _fast(
     row_scale = labels.row_scale()
     scale: Tensor | float = 1 / total
     if normalize == "chance":
-        scale = scale / _weight_at_chance(curve, logits)
+        scale = scale / (
+            chance_weight(curve, logits)
+            if next(curve.tensors(), None) is not None
+            else number_at_chance(curve, logits.shape[1])
+        )
     if row_scale is not None:
         scale = (row_scale * scale).masked_fill(row_scale == 0, 0)
     elif isinstance(scale, Tensor):
@@ -204,18 +188,6 @@ def _fast(
     if isinstance(total, Tensor):  # no row counts: NaN, and a gradient of 0, as in torch
         loss = loss.masked_fill(total == 0, math.nan)
     return loss.to(labels.dtype)
-
-
-def _weight_at_chance(curve: Curve, logits: Tensor) -> Tensor | float:
-    """``chance_weight``, as a number and remembered where the curve is one of numbers."""
-    is_constant = next(curve.tensors(), None) is None and isinstance(curve, Hashable)
-    return _remembered(curve, logits.shape[1]) if is_constant else chance_weight(curve, logits)
-
-
-@lru_cache(maxsize=64)
-def _remembered(curve: Curve, num_classes: int) -> float:
-    stand_in = torch.zeros((), dtype=torch.float64).expand(1, num_classes)
-    return chance_weight(curve, stand_in).item()
 
 
 def _composite(

@@ -1,15 +1,13 @@
-"""Curves as modules, drop-in replacements for `torch.nn.CrossEntropyLoss`, and the T of IMAE."""
+"""Curves as modules, drop-in replacements for `torch.nn.CrossEntropyLoss`."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypedDict, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from typing_extensions import Self, Unpack
+from typing_extensions import Unpack
 
 from imae._registry import exports
 from imae.curves.catalog import CURVES
@@ -17,9 +15,11 @@ from imae.curves.classic import MAE
 from imae.curves.curve import Curve, Scale
 from imae.curves.reweighted import IMAE
 from imae.errors import ArgumentError, check_choice, check_integer, check_interval
-from imae.losses.arguments import REDUCTIONS, as_class_weight, is_plain, is_transformed
+from imae.losses.arguments import REDUCTIONS, as_class_weight, check_labels, is_plain
+from imae.losses.auto import AutoT
 from imae.losses.functional import NORMALIZATIONS, curve_loss
-from imae.losses.margin import cap_logits, capped, is_easily_capped, precise
+from imae.losses.margin import cap_logits, capped, is_easily_capped, is_trainable
+from imae.losses.small import is_small, small_loss
 
 
 class LossOptions(TypedDict, total=False):
@@ -102,7 +102,23 @@ class CurveLoss(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
-        return self._loss(logits, target, self._held_curve())
+        curve = self._held_curve()
+        loss = self._small_loss(logits, target, curve)
+        return self._loss(logits, target, curve) if loss is None else loss
+
+    def _small_loss(self, logits: Tensor, target: Tensor, curve: Curve | AutoT) -> Tensor | None:
+        """The loss of a small batch if none of the options changes the mean; else None."""
+        if (
+            self.reduction == "mean"
+            and self._buffers["weight"] is None
+            and self.label_smoothing == 0
+            and self.ignore_index < 0
+            and self.normalize != "batch"
+            and is_small(logits, target)
+            and (isinstance(curve, AutoT) or not is_trainable(curve))
+        ):
+            return small_loss(logits, target, curve, normalize=self.normalize, cap=self.cap)
+        return None
 
     def _loss(self, logits: Tensor, target: Tensor, curve: Curve) -> Tensor:
         return curve_loss(
@@ -128,170 +144,6 @@ class DFTLoss(CurveLoss):
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
         super().__init__(Scale(MAE(), 0.5), **options)
-
-
-# T is at most this.
-_LARGEST_T = 20.0
-# Running means over about this many steps; over all of them before.
-_DECAY = 0.98
-_WARM_UP_STEPS = 20
-# Agreement this much above chance counts in full.
-_FULL_AGREEMENT = 0.05
-# Keeps the mean over a few rows, and over none, from being one of noise.
-_PRIOR_ROWS = 0.005
-
-
-class AutoT(nn.Module):
-    """The T of IMAE, chosen by how sure the model is where it contradicts the given labels.
-
-    Formula, with running means over the rows of the training batches, for C classes:
-
-        q   = (largest probability - 1/C) / (cap - 1/C)     0 at chance, 1 at the cap
-        a   = how often the most likely class is the given label, d = 1 - a
-        s   = mean of q where they differ, s_a = mean of q where they agree
-        r   = min(1, s / s_a)
-        g   = (a - 1/C) / (1 - 1/C) / 0.05, within [0, 1]
-        T   = 20 times the highest r sqrt(s d g) so far
-
-    Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
-    and r is near 1 from the first epoch, at any rate of noise. Where a problem is hard, it is
-    unsure exactly there: r is small, and so is T. As wrong labels are memorised d falls, hence the
-    highest value so far; g keeps a model that is no better than chance from counting. The maximum
-    begins after 20 steps. The running means are those of all steps, then decay by 0.98 a step.
-
-    In evaluation mode nothing changes. The state is saved with the module. The transforms of
-    ``torch.func`` change no state and so refuse a module in training mode: switch it to evaluation
-    mode first.
-
-    Args:
-        cap: Largest probability that the model outputs; 1 if it has no cap.
-
-    Examples:
-        >>> auto = AutoT(cap=0.75)
-        >>> float(auto.T)
-        0.0
-        >>> sure = torch.tensor([[2.5, 0.0, 0.0]]).repeat(8, 1)
-        >>> labels = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])     # three are contradicted
-        >>> round(float(auto.observe(sure, labels)), 1)
-        13.6
-
-    Reference:
-        Ours; ``docs/losses.md`` says how it was found and what it was tested on.
-    """
-
-    T: Tensor
-    means: Tensor
-    num_steps: Tensor
-
-    def __init__(self, cap: float = 1.0) -> None:
-        super().__init__()
-        self.cap = cap
-        self.register_buffer("T", torch.zeros(()))
-        self.register_buffer("means", torch.zeros(3))  # of a, q where contradicted, q where not
-        self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
-
-    @torch.no_grad()
-    def observe(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        counts: Tensor | None = None,
-        total: Callable[[Tensor], Tensor] = lambda sums: sums,
-    ) -> Tensor:
-        """Takes in a batch of training and returns the T for it, a scalar.
-
-        Args:
-            logits: What the model outputs, shape (N, C, ...), with its cap.
-            target: Given labels, shape (N, ...).
-            counts: How much each row counts, shape (N, ...); None for 1.
-            total: Sum of a tensor over all processes that share the batch.
-        """
-        if not self.training:
-            # A transform of torch would wrap a copy, and its inner levels cannot take that apart.
-            return self.T if is_transformed() else self.T.clone()
-        num_classes = logits.shape[1]
-        top, predicted = precise(logits).softmax(1).max(1)
-        chance = 1 / num_classes
-        sure = ((top - chance) / (self.cap - chance)).to(self.means.dtype)
-        agrees = (predicted == target).to(self.means.dtype)
-        counts = torch.ones_like(sure) if counts is None else counts.to(sure.dtype)
-        terms = torch.stack([agrees, sure * (1 - agrees), sure * agrees, torch.ones_like(sure)])
-        # A row that does not count may be anything, NaN included.
-        counted = torch.where(counts > 0, terms * counts, torch.zeros_like(terms))
-        sums = total(counted.flatten(1).sum(1))
-        if sums.is_cpu and sums.dtype == torch.float32 and chance < 1 and is_plain(sums):
-            self._follow(sums, chance)
-        else:
-            self._follow_tensors(sums, chance)
-        return self.T.clone()
-
-    def _follow(self, sums: Tensor, chance: float) -> None:
-        """As ``_follow_tensors``, to the last bit, with numbers, which take a tenth of the time."""
-        found = sums.tolist()
-        if not (found[-1] > 0 and all(map(math.isfinite, found[:-1]))):
-            return
-        steps = int(self.num_steps) + 1
-        one = np.float32(1)
-        kept = min(one - one / np.float32(steps), np.float32(_DECAY))
-        self.means.copy_(torch.lerp(sums[:-1] / sums[-1], self.means, torch.tensor(kept)))
-        agreement, against, agreeing = map(np.float32, self.means.tolist())
-        now = _rule(agreement, against, agreeing, chance)
-        is_remembered = steps > _WARM_UP_STEPS + 1
-        self.T.fill_(max(self.T.item(), float(now)) if is_remembered else float(now))
-        self.num_steps.fill_(steps)
-
-    def _follow_tensors(self, sums: Tensor, chance: float) -> None:
-        """Takes the sums over a batch into the means, and T from them, without a look at either."""
-        *parts, number = sums.unbind()
-        has_rows = number > 0
-        batch = torch.stack(parts) / torch.where(has_rows, number, torch.ones_like(number))
-        is_usable = has_rows & batch.isfinite().all()
-        steps = self.num_steps + 1
-        kept = torch.clamp(1 - 1 / steps.to(batch.dtype), max=_DECAY)
-        means = torch.where(is_usable, torch.lerp(batch, self.means, kept), self.means)
-        now = self._rule(means, chance)
-        is_remembered = steps > _WARM_UP_STEPS + 1
-        T = torch.where(is_remembered, torch.maximum(self.T, now), now)
-        self.T.copy_(torch.where(is_usable, T, self.T))
-        self.means.copy_(means)
-        self.num_steps.copy_(torch.where(is_usable, steps, self.num_steps))
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves to another device, but stays in float32: half precision has no running means."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name in ("T", "means"):
-            buffer = self.get_buffer(name)
-            if buffer.dtype in (torch.float16, torch.bfloat16):
-                self.register_buffer(name, buffer.float())
-        return self
-
-    def _rule(self, means: Tensor, chance: float) -> Tensor:
-        agreement, sure_against, sure_with = means.unbind()
-        difference = 1 - agreement
-        against = sure_against.clamp(min=0) / (difference + _PRIOR_ROWS)
-        agreeing = sure_with.clamp(min=0) / (agreement + _PRIOR_ROWS)
-        ratio = torch.where(against < agreeing, against / agreeing, torch.ones_like(against))
-        gate = ((agreement - chance) / (1 - chance) / _FULL_AGREEMENT).clamp(0, 1)
-        return _LARGEST_T * ratio * (against * difference * gate).sqrt()
-
-    def extra_repr(self) -> str:
-        """The cap, for ``repr``."""
-        return f"cap={self.cap}"
-
-
-def _rule(
-    agreement: np.float32, sure_against: np.float32, sure_with: np.float32, chance: float
-) -> np.float32:
-    """``AutoT._rule`` for numbers, in float32 as it is there."""
-    zero, one, prior = np.float32(0), np.float32(1), np.float32(_PRIOR_ROWS)
-    difference = one - agreement
-    against = max(sure_against, zero) / (difference + prior)
-    agreeing = max(sure_with, zero) / (agreement + prior)
-    ratio = against / agreeing if against < agreeing else one
-    above_chance = (agreement - np.float32(chance)) / np.float32(1 - chance)
-    gate = min(max(above_chance / np.float32(_FULL_AGREEMENT), zero), one)
-    root = torch.tensor(against * difference * gate).sqrt()  # not numpy's: a last bit may differ
-    return np.float32(_LARGEST_T) * ratio * np.float32(root.item())
 
 
 class IMAELoss(CurveLoss):
@@ -331,19 +183,31 @@ class IMAELoss(CurveLoss):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
-        if self.auto is None:
-            return self._loss(logits, target, self._held_curve())
+        auto = self.auto
+        if auto is None:
+            return super().forward(logits, target)
+        loss = self._small_loss(logits, target, auto) if auto.T.is_cpu else None
+        if loss is not None:
+            return loss
         if not is_plain(logits, target):
-            return self._auto_loss(self.auto, logits, target)
-        before = [each.clone() for each in self.auto.buffers()]
+            return self._auto_loss(auto, logits, target)
+        before = [each.clone() for each in auto.buffers()]
         try:
-            return self._auto_loss(self.auto, logits, target)
+            return self._auto_loss(auto, logits, target)
         except Exception:  # a call that is refused leaves no trace
-            for buffer, value in zip(self.auto.buffers(), before, strict=True):
+            for buffer, value in zip(auto.buffers(), before, strict=True):
                 buffer.copy_(value)
             raise
 
     def _auto_loss(self, auto: AutoT, logits: Tensor, target: Tensor) -> Tensor:
+        check_labels(
+            logits,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
         T = self._observe(auto, logits.detach(), target)
         return self._loss(logits, target, IMAE(T.item() if T.is_cpu and is_plain(T) else T))
 

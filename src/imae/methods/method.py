@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from imae.curves.curve import Curve, Scale, Window, integrate_from_zero
 from imae.curves.reweighted import IMAE
 from imae.errors import ArgumentError, check_choice, check_interval
+from imae.losses.auto import AutoT
 from imae.losses.functional import NORMALIZATIONS
 from imae.losses.margin import (
     BoundedLogits,
@@ -25,7 +26,6 @@ from imae.losses.margin import (
     value_at_margin,
     weight_at_margin,
 )
-from imae.losses.module import AutoT
 from imae.losses.normalized import active_negative_loss
 
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from imae.train.config import with_values as with_values
     from imae.train.launch import resume as resume
     from imae.train.launch import train as train
+    from imae.train.launch import train_student as train_student
     from imae.train.measure import evaluate_retrieval as evaluate_retrieval
     from imae.train.measure import evaluate_robustness as evaluate_robustness
     from imae.train.processes import Stopped as Stopped
     from imae.train.run import Run as Run
-    from imae.train.student import train_student as train_student
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -1,0 +1,199 @@
+"""IMAE whose T follows the training: no search, no clean labels, no noise rate."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from imae.losses.arguments import is_plain, is_transformed
+from imae.losses.margin import precise
+
+# T is at most this.
+_LARGEST_T = 20.0
+# Running means over about this many steps; over all of them before.
+_DECAY = 0.98
+_WARM_UP_STEPS = 20
+# Agreement this much above chance counts in full.
+_FULL_AGREEMENT = 0.05
+# Keeps the mean over a few rows, and over none, from being one of noise.
+_PRIOR_ROWS = 0.005
+
+
+class Step(NamedTuple):
+    """The state of ``AutoT`` after a step."""
+
+    T: float
+    means: list[float]
+    num_steps: int
+
+
+class AutoT(nn.Module):
+    """The T of IMAE, chosen by how sure the model is where it contradicts the given labels.
+
+    Formula, with running means over the rows of the training batches, for C classes:
+
+        q   = (largest probability - 1/C) / (cap - 1/C)     0 at chance, 1 at the cap
+        a   = how often the most likely class is the given label, d = 1 - a
+        s   = mean of q where they differ, s_a = mean of q where they agree
+        r   = min(1, s / s_a)
+        g   = (a - 1/C) / (1 - 1/C) / 0.05, within [0, 1]
+        T   = 20 times the highest r sqrt(s d g) so far
+
+    Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
+    and r is near 1 from the first epoch, at any rate of noise. Where a problem is hard, it is
+    unsure exactly there: r is small, and so is T. As wrong labels are memorised d falls, hence the
+    highest value so far; g keeps a model that is no better than chance from counting. The maximum
+    begins after 20 steps. The running means are those of all steps, then decay by 0.98 a step.
+
+    In evaluation mode nothing changes. The state is saved with the module. The transforms of
+    ``torch.func`` change no state and so refuse a module in training mode: switch it to evaluation
+    mode first.
+
+    Args:
+        cap: Largest probability that the model outputs; 1 if it has no cap.
+
+    Examples:
+        >>> auto = AutoT(cap=0.75)
+        >>> float(auto.T)
+        0.0
+        >>> sure = torch.tensor([[2.5, 0.0, 0.0]]).repeat(8, 1)
+        >>> labels = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])     # three are contradicted
+        >>> round(float(auto.observe(sure, labels)), 1)
+        13.6
+
+    Reference:
+        Ours; ``docs/losses.md`` says how it was found and what it was tested on.
+    """
+
+    T: Tensor
+    means: Tensor
+    num_steps: Tensor
+
+    def __init__(self, cap: float = 1.0) -> None:
+        super().__init__()
+        self.cap = cap
+        self.register_buffer("T", torch.zeros(()))
+        self.register_buffer("means", torch.zeros(3))  # of a, q where contradicted, q where not
+        self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def observe(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        counts: Tensor | None = None,
+        total: Callable[[Tensor], Tensor] = lambda sums: sums,
+    ) -> Tensor:
+        """Takes in a batch of training and returns the T for it, a scalar.
+
+        Args:
+            logits: What the model outputs, shape (N, C, ...), with its cap.
+            target: Given labels, shape (N, ...).
+            counts: How much each row counts, shape (N, ...); None for 1.
+            total: Sum of a tensor over all processes that share the batch.
+        """
+        if not self.training:
+            # A transform of torch would wrap a copy, and its inner levels cannot take that apart.
+            return self.T if is_transformed() else self.T.clone()
+        num_classes = logits.shape[1]
+        top, predicted = precise(logits).softmax(1).max(1)
+        chance = 1 / num_classes
+        sure = ((top - chance) / (self.cap - chance)).to(self.means.dtype)
+        agrees = (predicted == target).to(self.means.dtype)
+        counts = torch.ones_like(sure) if counts is None else counts.to(sure.dtype)
+        terms = torch.stack([agrees, sure * (1 - agrees), sure * agrees, torch.ones_like(sure)])
+        # A row that does not count may be anything, NaN included.
+        counted = torch.where(counts > 0, terms * counts, torch.zeros_like(terms))
+        sums = total(counted.flatten(1).sum(1))
+        if sums.is_cpu and chance < 1 and is_plain(sums):
+            self._follow(sums, chance)
+        else:
+            self._follow_tensors(sums, chance)
+        return self.T.clone()
+
+    def _follow(self, sums: Tensor, chance: float) -> None:
+        """As ``_follow_tensors`` with numbers, which take a tenth of the time."""
+        self.take(self.after(sums.tolist(), chance))
+
+    def after(self, sums: Sequence[float], chance: float) -> Step:
+        """The state after a batch, in evaluation mode the present one.
+
+        Args:
+            sums: Over the rows: of those that agree, of q where they differ, of q where they
+                agree, and how much all of them count.
+            chance: 1 / C.
+        """
+        T, steps = self.T.item(), int(self.num_steps.item())
+        means: list[float] = self.means.tolist()
+        agreement, against, agreeing, number = sums
+        is_usable = number > 0 and math.isfinite(agreement + against + agreeing)
+        if not (self.training and is_usable):
+            return Step(T, means, steps)
+        steps += 1
+        kept = min(1 - 1 / steps, _DECAY)
+        part = (1 - kept) / number
+        agreement = kept * means[0] + part * agreement
+        against = kept * means[1] + part * against
+        agreeing = kept * means[2] + part * agreeing
+        now = _rule(agreement, against, agreeing, chance)
+        is_remembered = steps > _WARM_UP_STEPS + 1
+        means = [agreement, against, agreeing]
+        return Step(max(T, now) if is_remembered else now, means, steps)
+
+    def take(self, step: Step) -> None:
+        """Changes the state, of a module on the CPU."""
+        # By numpy, in a third of the time that copies of tensors take.
+        self.T.numpy()[()] = step.T
+        self.means.numpy()[:] = step.means
+        self.num_steps.numpy()[()] = step.num_steps
+
+    def _follow_tensors(self, sums: Tensor, chance: float) -> None:
+        """Takes the sums over a batch into the means, and T from them, without a look at either."""
+        *parts, number = sums.unbind()
+        has_rows = number > 0
+        batch = torch.stack(parts) / torch.where(has_rows, number, torch.ones_like(number))
+        is_usable = has_rows & batch.isfinite().all()
+        steps = self.num_steps + 1
+        kept = torch.clamp(1 - 1 / steps.to(batch.dtype), max=_DECAY)
+        means = torch.where(is_usable, torch.lerp(batch, self.means, kept), self.means)
+        now = self._rule(means, chance)
+        is_remembered = steps > _WARM_UP_STEPS + 1
+        T = torch.where(is_remembered, torch.maximum(self.T, now), now)
+        self.T.copy_(torch.where(is_usable, T, self.T))
+        self.means.copy_(means)
+        self.num_steps.copy_(torch.where(is_usable, steps, self.num_steps))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moves to another device, but stays in float32: half precision has no running means."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name in ("T", "means"):
+            buffer = self.get_buffer(name)
+            if buffer.dtype in (torch.float16, torch.bfloat16):
+                self.register_buffer(name, buffer.float())
+        return self
+
+    def _rule(self, means: Tensor, chance: float) -> Tensor:
+        agreement, sure_against, sure_with = means.unbind()
+        difference = 1 - agreement
+        against = sure_against.clamp(min=0) / (difference + _PRIOR_ROWS)
+        agreeing = sure_with.clamp(min=0) / (agreement + _PRIOR_ROWS)
+        ratio = torch.where(against < agreeing, against / agreeing, torch.ones_like(against))
+        gate = ((agreement - chance) / (1 - chance) / _FULL_AGREEMENT).clamp(0, 1)
+        return _LARGEST_T * ratio * (against * difference * gate).sqrt()
+
+    def extra_repr(self) -> str:
+        """The cap, for ``repr``."""
+        return f"cap={self.cap}"
+
+
+def _rule(agreement: float, sure_against: float, sure_with: float, chance: float) -> float:
+    """``AutoT._rule`` for numbers."""
+    difference = 1 - agreement
+    against = max(sure_against, 0.0) / (difference + _PRIOR_ROWS)
+    agreeing = max(sure_with, 0.0) / (agreement + _PRIOR_ROWS)
+    ratio = against / agreeing if against < agreeing else 1.0
+    gate = min(max((agreement - chance) / (1 - chance) / _FULL_AGREEMENT, 0.0), 1.0)
+    return _LARGEST_T * ratio * math.sqrt(against * difference * gate)
