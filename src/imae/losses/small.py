@@ -66,7 +66,8 @@ def small_loss(
     if cap is not None and not 1 / num_classes < cap < 1:
         return None
     z: _Floats = logits.detach().numpy()
-    if not (np.minimum.reduce(z, None) > -_SAFE_SIZE and np.maximum.reduce(z, None) < _SAFE_SIZE):
+    flat = z.reshape(-1)
+    if not (np.minimum.reduce(flat) > -_SAFE_SIZE and np.maximum.reduce(flat) < _SAFE_SIZE):
         return None  # also with NaN
     found = _pass(z, label, curve, normalize == "chance", cap)
     if found is None:
