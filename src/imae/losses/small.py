@@ -29,8 +29,8 @@ _SAFE_ODDS = 2.0**-80
 _SAFE_FACTOR = np.float32(2.0**-100)
 # Up to these odds a weight of 0 is meant by the curve, as outside a window.
 _ORDINARY_ODDS = np.float32(2.0**50)
-# Up to this size there is room in float32 for the squares of a row.
-_SAFE_SIZE = 1e16
+# Up to this size there is room in float32 for the squares of a row over that of a norm.
+_SAFE_SIZE = 1e12
 # Up to this difference of logits there is room for the sum of exponentials.
 _LARGEST_EXPONENT = 75.0
 # Up to this sum of squares of their means, rows that these are taken off are centred to 1e-6.
@@ -66,7 +66,8 @@ def small_loss(
     if cap is not None and not 1 / num_classes < cap < 1:
         return None
     z: _Floats = logits.detach().numpy()
-    if not (np.minimum.reduce(z, None) > -_SAFE_SIZE and np.maximum.reduce(z, None) < _SAFE_SIZE):
+    flat = z.reshape(-1)
+    if not (np.minimum.reduce(flat) > -_SAFE_SIZE and np.maximum.reduce(flat) < _SAFE_SIZE):
         return None  # also with NaN
     found = _pass(z, label, curve, normalize == "chance", cap)
     if found is None:
@@ -98,8 +99,8 @@ def is_small(logits: Tensor, target: Tensor) -> bool:
         and torch.is_grad_enabled()
         and logits.is_cpu
         and target.is_cpu
-        and logits.is_contiguous()
         and is_plain(logits, target)
+        and logits.is_contiguous()
     )
 
 
