@@ -39,7 +39,7 @@ LOSSES: dict[str, dict[str, Any] | None] = {
     "CCE as a curve": {"curve": "cce"},
     "GCE": {"curve": "gce:q=0.7"},
     "IMAE, T = 8": {"curve": "imae", "T": 8.0},
-    "IMAE, T = auto": {"curve": "imae"},
+    "IMAE, T = auto": {"curve": "imae", "T": "auto"},
 }
 COLUMNS = ("library", "table", "rate", "loss", "seed", "accuracy", "seconds")
 

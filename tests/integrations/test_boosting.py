@@ -141,7 +141,7 @@ def test_a_weight_multiplies_both_derivatives():
 
 def test_the_automatic_parameter_begins_again_with_every_training(noisy):
     rows, given, _ = noisy
-    objective = Objective("imae")
+    objective = Objective("imae", T="auto")
     model = xgboost.XGBClassifier(objective=objective, n_estimators=25, n_jobs=1)
     first = objective.predict_proba(model.fit(rows, given), rows)
     assert objective(given, np.zeros((150, 3)))[0].shape == (150, 3)
@@ -172,9 +172,19 @@ def test_a_curve_without_weight_at_the_start_is_refused():
 
 
 @pytest.mark.parametrize("curve", ["imae:T=8", "gce", IMAE(T=8.0)])
-def test_a_T_that_would_be_ignored_is_refused(curve):  # noqa: N802
+@pytest.mark.parametrize("value", [2.0, "auto"])
+def test_a_T_that_would_be_ignored_is_refused(curve, value):  # noqa: N802
     with pytest.raises(ArgumentError, match="T belongs to the curve 'imae'"):
-        Objective(curve, T=2.0)
+        Objective(curve, T=value)
+
+
+def test_the_default_is_what_was_measured_to_be_best():
+    assert repr(Objective()) == "Objective(IMAE(T=8.0))"
+    labels, scores = np.array([0, 1, 2]), np.eye(3)
+    for one, other in zip(
+        Objective()(labels, scores), Objective("imae", T=8)(labels, scores), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
 
 
 FOLDS = [(np.arange(k, 150, 3), np.arange((k + 1) % 3, 150, 3)) for k in range(3)]
@@ -183,13 +193,13 @@ FOLDS = [(np.arange(k, 150, 3), np.arange((k + 1) % 3, 150, 3)) for k in range(3
 def test_each_fold_of_lightgbm_has_its_own_training(noisy):
     rows, given, _ = noisy
     options = {"num_class": 3, "verbose": -1, "num_threads": 1, "metric": "None"}
-    objective = Objective("imae")
+    objective = Objective("imae", T="auto")
     data = lightgbm.Dataset(rows, given, free_raw_data=False)
     both = {"feval": objective.metric, "return_cvbooster": True}
     folds = lightgbm.cv({**options, "objective": objective}, data, 30, folds=FOLDS, **both)
     for (trained, _), booster in zip(FOLDS, folds["cvbooster"].boosters, strict=True):
         part = lightgbm.Dataset(rows, given, free_raw_data=False).subset(trained)
-        alone = lightgbm.train({**options, "objective": Objective("imae")}, part, 30)
+        alone = lightgbm.train({**options, "objective": Objective("imae", T="auto")}, part, 30)
         np.testing.assert_array_equal(
             booster.predict(rows, raw_score=True), alone.predict(rows, raw_score=True)
         )
@@ -198,14 +208,14 @@ def test_each_fold_of_lightgbm_has_its_own_training(noisy):
 def test_each_fold_of_xgboost_has_its_own_training(noisy):
     rows, given, _ = noisy
     options = {"num_class": 3, "nthread": 1, "disable_default_eval_metric": True}
-    data, objective = xgboost.DMatrix(rows, given), Objective("imae")
+    data, objective = xgboost.DMatrix(rows, given), Objective("imae", T="auto")
     found = xgboost.cv(
         options, data, 30, folds=FOLDS, obj=objective, custom_metric=objective.metric
     )
     losses = []
     for trained, held in FOLDS:
         part = xgboost.DMatrix(rows[trained], given[trained])
-        booster = xgboost.train(options, part, 30, obj=Objective("imae"))
+        booster = xgboost.train(options, part, 30, obj=Objective("imae", T="auto"))
         p = objective.predict_proba(booster, xgboost.DMatrix(rows[held]))
         losses.append(-np.log(p[np.arange(len(held)), given[held]]).mean())
     assert found["test-log_loss-mean"].iloc[-1] == pytest.approx(np.mean(losses), rel=1e-3)
@@ -214,7 +224,7 @@ def test_each_fold_of_xgboost_has_its_own_training(noisy):
 def test_an_objective_that_is_used_again_begins_again(noisy):
     rows, given, _ = noisy
     start = np.random.Generator(np.random.PCG64(0)).normal(size=(150, 3)) / 10
-    objective = Objective("imae")
+    objective = Objective("imae", T="auto")
     found = []
     for _ in range(2):
         model = xgboost.XGBClassifier(objective=objective, n_estimators=20, n_jobs=1)

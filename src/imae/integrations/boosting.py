@@ -44,8 +44,9 @@ class Objective:
 
     Args:
         curve: A curve by its name, such as ``"imae"`` or ``"gce:q=0.5"``, or from ``imae.curves``.
-        T: The parameter of ``"imae"``; "auto" lets it follow the training, a step each round, and
-            each fold of a cross validation by itself.
+        T: The parameter of ``"imae"``, by default 8; "auto" lets it follow the training, a step
+            each round, and each fold of a cross validation by itself. It was worse than 8 in most
+            measurements (``results/boosting``).
         curvature: The factor f; by default that of XGBoost, 2 for several classes and 1 for two.
 
     Examples:
@@ -61,18 +62,18 @@ class Objective:
         self,
         curve: str | Curve = "imae",
         *,
-        T: float | Literal["auto"] = "auto",
+        T: float | Literal["auto"] | None = None,
         curvature: float | None = None,
     ) -> None:
+        if T is not None and curve != IMAE.name:
+            raise ArgumentError(f"T belongs to the curve 'imae', got T={T!r} with {curve!r}")
         if curvature is not None:
             check_interval("curvature", curvature, low=0, open_low=True, open_high=True)
         self.curve = curve if isinstance(curve, Curve) else parse_curve(curve)
         self.curvature = curvature
-        self._is_auto = curve == IMAE.name and T == "auto"
+        self._is_auto = T == "auto"
         self._trainings = _Trainings()
-        if T != "auto":
-            if curve != IMAE.name:
-                raise ArgumentError(f"T belongs to the curve 'imae', got T={T!r} with {curve!r}")
+        if T is not None and T != "auto":
             self.curve = IMAE(T)
 
     def __call__(
