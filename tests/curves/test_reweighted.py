@@ -202,7 +202,7 @@ def test_sharp_gce_is_gce_at_0_and_near_it(q):
 @pytest.mark.parametrize(("T", "q"), [(4.0, 1.0), (30.0, 0.7), (80.0, 0.3), (8.0, 0.05)])
 @pytest.mark.parametrize("m", [-500.0, -30.0, -3.0, 0.0, 2.0, 15.0, 35.0])
 def test_sharp_gce_has_the_value_of_its_integral(T, q, m):
-    with mpmath.workdps(20):
+    with mpmath.workdps(40):
         T, q = mpmath.mpf(T), mpmath.mpf(q)
 
         def slope(t):

@@ -149,7 +149,7 @@ def test_a_second_stage_begins_as_a_run_does(configure, monkeypatch, is_rate_con
 
         def unheard(self, *_): ...
 
-        dynamics = evaluation = checkpoint = growth = unheard
+        dynamics = evaluation = checkpoint = growth = is_checkpoint_due = unheard
 
     def start_epoch(_):
         starts.append(next(state.learner.parameters()).detach().clone())
