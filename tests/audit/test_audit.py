@@ -262,6 +262,17 @@ def test_labels_of_a_class_that_the_network_gave_up_are_not_flagged_for_that(has
     assert found.is_flagged[(given != 0) & (given != clean)].mean() > 0.7
 
 
+def test_wrong_labels_of_a_class_that_is_never_predicted_are_found_by_their_neighbours():
+    features, given, clean, posterior = blobs(0.05, num_rows=1200)
+    is_made_up = seeded(4).random(len(given)) < 0.1  # a fifth class has wrong labels only
+    given = np.where(is_made_up, 4, given)
+    posterior = np.concatenate([posterior, np.zeros((len(given), 1))], axis=1)
+    with pytest.warns(UserWarning, match=r"1 of 5 classes .* \(4\)"):
+        found = audit(posterior, given=given, features=features)
+    assert np.median(found.suspicion[is_made_up]) > np.quantile(found.suspicion[~is_made_up], 0.9)
+    assert found.noise_rate > 1.3 * (given != clean)[~is_made_up].mean()  # they count in the rate
+
+
 def test_a_network_that_learnt_nothing_is_refused():
     with pytest.raises(DataError, match="any class"):
         audit(np.tile([0.0, 0.0, 1.0], (20, 1)), given=np.arange(20) % 2)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from imae.audit.calibrate import (
     as_unseen,
+    at_equal_rank,
     fit_noise_model,
     flag_count,
     has_memorised,
@@ -260,8 +261,8 @@ def _judge(
         suspicion = (1 - weight) * suspicion + weight * (1 - around.share_of(given))
         # Where the network says nothing of a class, the labels of the neighbours have to.
         labels = certain(given, classes.num_classes).mixed(near, weight=1.0)
-        suspicion[is_lost] = neighbour_disbelief(given, near, similarity)[is_lost]
-        suspicion = as_unseen(suspicion, ~is_lost)  # in the scale of the other rows
+        doubt = neighbour_disbelief(given, near, similarity)
+        suspicion[is_lost] = at_equal_rank(doubt[is_lost], doubt[~is_lost], suspicion[~is_lost])
         classes = classes.mixed(near).replaced(is_lost, labels)
         beliefs = beliefs.mixed(near).replaced(is_lost, labels)
         group = duplicates(given, hashes=evidence.hashes, near=(near, similarity))
@@ -285,6 +286,8 @@ def _judge(
     wrong = (model.wrong(classes, given) + own.wrong(evidence.classes, given)) / 2
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     rate = noise_rate(own, evidence.classes, given, evidence.is_unseen, is_lost)
+    if features is not None and is_lost.any():  # else nothing is known of these labels
+        rate = float(np.where(is_lost, wrong, rate).mean())
     low, high = model.interval(rate)
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)

@@ -202,6 +202,26 @@ def as_unseen(score: Floats, is_unseen: NDArray[np.bool_]) -> Floats:
     return mapped
 
 
+def at_equal_rank(values: Floats, among: Floats, scale: Floats) -> Floats:
+    """For each value the one of another scale that has the same rank there, shape (N,).
+
+    So a row that one score doubts as much as the upper tenth of some rows gets the upper tenth of
+    another score of those rows.
+
+    Args:
+        values: Shape (N,).
+        among: Values of other rows by the same score, shape (M,).
+        scale: The other score of those rows, shape (M,).
+
+    Examples:
+        >>> at_equal_rank(np.array([0.1, 9.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0]))
+        array([15., 20.])
+    """
+    ordered = np.sort(among)
+    sides = [np.searchsorted(ordered, values, side) for side in ("left", "right")]
+    return np.asarray(np.quantile(scale, np.mean(sides, axis=0) / len(among)))
+
+
 def monotone(score: Floats, values: Floats, at: Floats) -> Floats:
     """The function of a score that never falls and is nearest to some values, at other scores.
 
