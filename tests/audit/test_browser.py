@@ -427,7 +427,7 @@ def test_a_round_on_a_phone(review, open_page, tmp_path, scheme):
     assert opened.did() == NOTHING
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing(review, open_page, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe").Axe()
     opened = open_page(review[1].as_uri(), color_scheme=scheme)
