@@ -10,7 +10,11 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from imae.losses import IMAELoss
+from imae.curves import IMAE, MAE, Window
+from imae.curves.curve import Curve
+from imae.errors import ArgumentError
+from imae.losses import IMAELoss, curve_loss
+from imae.losses.margin import number_at_chance
 
 LOGITS = 3 * torch.randn(6, 4, generator=torch.Generator().manual_seed(5))
 TARGET = torch.tensor([0, 1, 2, 3, 0, 1])
@@ -162,3 +166,25 @@ def test_a_small_batch_in_evaluation_mode_changes_no_state():
     before = copy.deepcopy(loss.state_dict())
     torch.testing.assert_close(gradient_of(loss), gradient_of(fixed()))
     torch.testing.assert_close(loss.state_dict(), before, rtol=0, atol=0)
+
+
+class Unhashable(Curve):
+    name = "unhashable"
+    __hash__ = None
+
+    def value(self, m):
+        return MAE().value(m)
+
+    def slope(self, m):
+        return MAE().slope(m)
+
+
+def test_the_weight_at_chance_of_any_curve_and_number_of_classes():
+    assert number_at_chance(Unhashable(), 4) == pytest.approx(4 * 0.25 * 0.75)
+    assert number_at_chance(MAE(), 1) == 1
+    assert number_at_chance(Window(MAE(), low=0.0), 4) == 1  # where it is 0
+
+
+def test_a_small_batch_refuses_a_cap_that_cannot_be_met():
+    with pytest.raises(ArgumentError, match="cap must be in"):
+        curve_loss(LOGITS.clone().requires_grad_(), TARGET, IMAE(T=8.0), cap=0.2)
