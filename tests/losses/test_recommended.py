@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from imae.curves import IMAE, MAE, Window
 from imae.curves.curve import Curve
 from imae.errors import ArgumentError
-from imae.losses import IMAELoss, curve_loss
+from imae.losses import IMAELoss, auto, curve_loss, kernel
 from imae.losses.margin import number_at_chance
 
 LOGITS = 3 * torch.randn(6, 4, generator=torch.Generator().manual_seed(5))
@@ -188,3 +188,19 @@ def test_the_weight_at_chance_of_any_curve_and_number_of_classes():
 def test_a_small_batch_refuses_a_cap_that_cannot_be_met():
     with pytest.raises(ArgumentError, match="cap must be in"):
         curve_loss(LOGITS.clone().requires_grad_(), TARGET, IMAE(T=8.0), cap=0.2)
+
+
+@pytest.mark.parametrize("shape", [(37, 5), (7, 5, 6)])
+@pytest.mark.parametrize("weight", [None, torch.rand(5)])
+def test_pieces_make_no_difference(monkeypatch, generator, shape, weight):
+    logits = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    target = torch.randint(5, shape[:1] + shape[2:], generator=generator)
+    results = []
+    for piece in (1 << 18, 64, 1):
+        monkeypatch.setattr(kernel, "CAPPED_PIECE", piece)
+        monkeypatch.setattr(auto, "CAPPED_PIECE", piece)
+        loss = IMAELoss(T="auto", cap=0.75, normalize="chance", weight=weight)
+        results.append((gradient_of(loss, logits, target), loss.state_dict()))
+    for gradient, state in results[1:]:
+        torch.testing.assert_close(gradient, results[0][0])
+        torch.testing.assert_close(state, results[0][1])

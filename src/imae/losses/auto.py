@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from imae.losses.arguments import is_plain, is_transformed
+from imae.losses.kernel import CAPPED_PIECE, rows_of
 from imae.losses.margin import precise
 
 # T is at most this.
@@ -86,6 +87,8 @@ class AutoT(nn.Module):
         target: Tensor,
         counts: Tensor | None = None,
         total: Callable[[Tensor], Tensor] = lambda sums: sums,
+        *,
+        limit: Callable[[Tensor], Tensor] = lambda rows: rows,
     ) -> Tensor:
         """Takes in a batch of training and returns the T for it, a scalar.
 
@@ -94,25 +97,37 @@ class AutoT(nn.Module):
             target: Given labels, shape (N, ...).
             counts: How much each row counts, shape (N, ...); None for 1.
             total: Sum of a tensor over all processes that share the batch.
+            limit: What puts the cap on rows of the logits, if they have none.
         """
         if not self.training:
             # A transform of torch would wrap a copy, and its inner levels cannot take that apart.
             return self.T if is_transformed() else self.T.clone()
-        num_classes = logits.shape[1]
+        chance = 1 / logits.shape[1]
+        step = rows_of(logits, CAPPED_PIECE) if is_plain(logits) else None
+        if step is None or len(logits) <= step:
+            sums = self._sums(limit(logits), target, counts)
+        else:  # a softmax of all rows need not be held
+            weights = [None] * len(logits) if counts is None else counts.split(step)
+            parts = zip(logits.split(step), target.split(step), weights, strict=False)
+            sums = torch.stack([self._sums(limit(z), y, v) for z, y, v in parts]).sum(0)
+        sums = total(sums)
+        if sums.is_cpu and chance < 1 and is_plain(sums):
+            self._follow(sums, chance)
+        else:
+            self._follow_tensors(sums, chance)
+        return self.T.clone()
+
+    def _sums(self, logits: Tensor, target: Tensor, counts: Tensor | None) -> Tensor:
+        """What ``after`` takes, of some rows."""
         top, predicted = precise(logits).softmax(1).max(1)
-        chance = 1 / num_classes
+        chance = 1 / logits.shape[1]
         sure = ((top - chance) / (self.cap - chance)).to(self.means.dtype)
         agrees = (predicted == target).to(self.means.dtype)
         counts = torch.ones_like(sure) if counts is None else counts.to(sure.dtype)
         terms = torch.stack([agrees, sure * (1 - agrees), sure * agrees, torch.ones_like(sure)])
         # A row that does not count may be anything, NaN included.
         counted = torch.where(counts > 0, terms * counts, torch.zeros_like(terms))
-        sums = total(counted.flatten(1).sum(1))
-        if sums.is_cpu and chance < 1 and is_plain(sums):
-            self._follow(sums, chance)
-        else:
-            self._follow_tensors(sums, chance)
-        return self.T.clone()
+        return counted.flatten(1).sum(1)
 
     def _follow(self, sums: Tensor, chance: float) -> None:
         """As ``_follow_tensors`` with numbers, which take a tenth of the time."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from imae.curves.curve import Curve
-from imae.losses.arguments import is_batched
+from imae.losses.arguments import is_batched, precise_dtype
 from imae.losses.margin import (
     batch_weight,
     cap_logits,
@@ -26,6 +26,8 @@ from imae.losses.margin import (
 
 # Elements worked on at once: 8 MiB of float32. Smaller pieces cost more in calls than they save.
 _PIECE = 1 << 21
+# The same where a cap is put on: several numbers for each logit should stay in the cache.
+CAPPED_PIECE = 1 << 18
 # Rows whose values are found at once: some curves need 160 numbers a row on the way.
 _VALUE_ROWS = 1 << 14
 # Up to this margin the sum of the others' exponentials has all its digits in float32, 2^-80.
@@ -136,11 +138,35 @@ class _CurveLoss(torch.autograd.Function):
 
 def _pass(logits: Tensor, index: Tensor, job: _Job) -> tuple[Tensor, Tensor, Tensor | float]:
     """The gradient of the summed losses, the scaled losses and the scale after normalising."""
+    step = rows_of(logits, CAPPED_PIECE)
+    if job.cap is None or job.normalize or len(logits) <= step:
+        return _pass_at_once(logits, index, job, None)
+    buffer, scale, values = _buffer_for(logits), job.scale, []
+    for start in range(0, len(logits), step):
+        rows = slice(start, start + step)
+        part = job._replace(scale=scale[rows]) if isinstance(scale, Tensor) else job
+        values.append(_pass_at_once(logits[rows], index[rows], part, buffer[rows])[1])
+    return buffer, torch.cat(values), scale
+
+
+def rows_of(logits: Tensor, size: int) -> int:
+    """How many rows have about this many elements, at least one."""
+    return max(1, size * len(logits) // max(1, logits.numel()))
+
+
+def _buffer_for(logits: Tensor) -> Tensor:
+    dtype = precise_dtype(logits)
+    return torch.empty_like(logits, dtype=dtype, memory_format=torch.contiguous_format)
+
+
+def _pass_at_once(
+    logits: Tensor, index: Tensor, job: _Job, out: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | float]:
     curve, scale, cap = job.curve, job.scale, job.cap
     factor = None
     if cap is not None:
         logits, factor = capped(logits, cap)
-    buffer, m, sums, is_finite = exp_of_others(logits, index)
+    buffer, m, sums, is_finite = exp_of_others(logits, index, out)
     slope, value = slope_and_value(m, curve)
     if not is_finite:
         silence(buffer, m == math.inf, slope, value, sums)
@@ -154,12 +180,15 @@ def _pass(logits: Tensor, index: Tensor, job: _Job) -> tuple[Tensor, Tensor, Ten
     return buffer, value.mul_(scale), scale
 
 
-def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor, bool]:
+def exp_of_others(
+    logits: Tensor, index: Tensor, out: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor, bool]:
     """What the gradient is made of, before its factor for each row is known.
 
     Args:
         logits: Shape (N, C) or (N, C, D), any float dtype.
         index: Labels, shape (N, 1) or (N, 1, D), int64 in [0, C).
+        out: Where the first result goes; None for a new tensor.
 
     Returns:
         ``exp(z_j - max)`` with 0 at the label, shape of ``logits``; the margins and the sums of
@@ -167,8 +196,8 @@ def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor
         margins are known to be finite (on an accelerator no: to look would be to wait).
     """
     own = precise(logits.gather(1, index))
-    buffer = torch.empty_like(logits, dtype=own.dtype, memory_format=torch.contiguous_format)
-    step = max(1, _PIECE * len(logits) // max(1, logits.numel()))
+    buffer = _buffer_for(logits) if out is None else out
+    step = rows_of(logits, _PIECE)
     if len(logits) <= step:
         m, sums, is_finite = _exp_into(buffer, logits, index, own)
     else:

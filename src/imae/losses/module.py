@@ -214,15 +214,19 @@ class IMAELoss(CurveLoss):
     def _observe(self, auto: AutoT, logits: Tensor, target: Tensor) -> Tensor:
         if logits.dim() == 1:
             logits, target = logits.unsqueeze(0), target.unsqueeze(0)
-        if self.cap is not None:
-            is_easy = is_plain(logits) and logits.dim() == 2 and is_easily_capped(logits)
-            logits = capped(logits, self.cap)[0] if is_easy else cap_logits(logits, self.cap)
         if target.is_floating_point():
-            return auto.observe(logits, target.argmax(1), self._counts_of(target))
+            counts = self._counts_of(target)
+            return auto.observe(logits, target.argmax(1), counts, limit=self._capped)
         counts = target != self.ignore_index
         if self.weight is not None:
             counts &= (self.weight != 0)[target.long().masked_fill(~counts, 0)]
-        return auto.observe(logits, target, counts)
+        return auto.observe(logits, target, counts, limit=self._capped)
+
+    def _capped(self, logits: Tensor) -> Tensor:
+        if self.cap is None:
+            return logits
+        is_easy = is_plain(logits) and logits.dim() == 2 and is_easily_capped(logits)
+        return capped(logits, self.cap)[0] if is_easy else cap_logits(logits, self.cap)
 
     def _counts_of(self, target: Tensor) -> Tensor | None:
         """Which rows of probabilities have a class of some weight, shape (N, ...); None for all."""
