@@ -181,6 +181,22 @@ def test_dynamics_of_other_rows_are_refused(tmp_path):
         audit(folder)
 
 
+@pytest.mark.parametrize("other", [0, 1])
+def test_a_network_that_predicts_one_class_for_every_row_judges_nothing(tmp_path, other):
+    folder = RunFolder(tmp_path)
+    folder.write_config({"data": {"name": "digits"}})
+    ids, given = np.array(["a", "b", "c", "d"]), np.array([0, 1, 0, 1])
+    folder.write_labels(RunLabels(ids, given, np.array(["x", "y"])))
+    predicted = np.array([0, other, 0, other], np.int32)
+    margin = np.where(predicted == given, 2.0, -2.0).astype(np.float32)
+    folder.write_dynamics(1, EpochDynamics(margin, predicted, np.ones(4, np.float32)))
+    if other == 1:
+        assert len(audit(folder)) == 4
+    else:
+        with pytest.raises(DataError, match="predicts 'x' for every row in the end"):
+            audit(folder)
+
+
 @pytest.mark.parametrize(
     ("probabilities", "given", "message"),
     [

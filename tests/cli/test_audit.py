@@ -407,10 +407,10 @@ def test_a_folder_with_a_run_on_other_data_is_left_alone(audited, capsys):
 def test_the_same_command_audits_the_finished_run_again(tmp_path, monkeypatch, capsys):
     """Its paths are absolute where they are stored."""
     monkeypatch.chdir(tmp_path)
-    lines = [f"{row % 2},{row % 3},{'ab'[row % 2]}" for row in range(40)]
+    lines = [f"{row % 2},{row % 3},{'ab'[row % 2]}" for row in range(400)]
     (tmp_path / "table.csv").write_text("\n".join(["x,z,label", *lines]))
-    (tmp_path / "old.csv").write_text("\n".join(["row_id,label", *(f"{n},a" for n in range(40))]))
-    command = ["audit", "table.csv", "--epochs", "1", "--out", "checked"]
+    (tmp_path / "old.csv").write_text("\n".join(["row_id,label", *(f"{n},a" for n in range(400))]))
+    command = ["audit", "table.csv", "--epochs", "10", "--out", "checked"]
     assert main(command) == 0
     trained = (tmp_path / "checked" / "history.jsonl").read_bytes()
     assert main(command) == 0

@@ -240,6 +240,7 @@ def of_run(run: RunFolder) -> Evidence:
     if not numbers:
         raise DataError(f"{run.path}: has no dynamics, so there is nothing to judge by; train it")
     names = tuple(map(str, labels.class_names))
+    _check_learned(run, numbers[-1], names)
     kept = np.arange(len(labels.given))
     if labels.planted is not None:
         kept = np.flatnonzero(~labels.planted)
@@ -278,6 +279,21 @@ def of_run(run: RunFolder) -> Evidence:
         clean=np.concatenate(clean) if len(clean) == len(parts) else None,
     )
     return _in_data_order(found, [each for each in places if each is not None])
+
+
+def _check_learned(run: RunFolder, epoch: int, names: tuple[str, ...]) -> None:
+    """Raises if one class is predicted for every row, so that labels would be judged by nothing."""
+    labels, held = run.labels(), run.held_labels()
+    predicted = run.dynamics(epoch).predicted
+    if held is not None:
+        predicted = np.concatenate([predicted, run.held_dynamics(epoch).predicted])
+    found = np.unique(predicted[predicted >= 0])
+    if len(found) == 1 and found[0] < len(names) and len(np.unique(labels.given)) > 1:
+        raise DataError(
+            f"{run.path}: its network predicts {names[found[0]]!r} for every row in the end, so "
+            "it has learned nothing to judge labels by; train it with another method, such as "
+            "--loss cce, or with another --T or more epochs, and audit that run"
+        )
 
 
 def _in_data_order(found: Evidence, places: list[Ints]) -> Evidence:
