@@ -20,7 +20,7 @@ def rows(*pairs):
     ("history", "best", "best_test"),
     [
         (rows((0.9, 0.4), (0.8, 0.6), (0.7, 0.5)), 2, 1),
-        (rows((0.9, 0.5), (0.9, 0.5)), 1, 1),
+        (rows((0.9, 0.5), (0.9, 0.5), (0.9, 0.4)), 2, 1),
         (rows((0.3, None), (0.4, None), (0.2, None)), 2, 2),
         (rows((None, None), (None, None)), 2, None),
     ],

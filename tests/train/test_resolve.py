@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
 from imae.errors import ArgumentError
 from imae.models.network import model_for
+from imae.train.display import QuietDisplay
+from imae.train.machine import build_fabric
 from imae.train.rows import prepare
-from imae.train.setup import method_arguments, resolved
+from imae.train.setup import careful_start, method_arguments, resolved, setup
 
 
 def test_nothing_is_left_open(configure):
@@ -22,6 +26,34 @@ def test_what_is_given_stays(configure):
     full = resolved(config, prepare(config))
     assert (full.train.epochs, full.train.steps, full.train.batch_size) == (None, 9, 65)
     assert full.model.name == "mlp"
+
+
+@pytest.mark.parametrize(
+    ("num_classes", "clip", "schedule", "decided"),
+    [
+        (2, None, {}, (1.0, 9)),
+        (3, None, {}, (None, 0)),
+        (2, 0.5, {"warm_up": 0}, (0.5, 0)),
+        (2, None, {"name": "one_cycle"}, (1.0, 0)),
+    ],
+)
+def test_two_classes_start_with_care_unless_set(configure, num_classes, clip, schedule, decided):
+    config = configure(train={"clip": clip, "steps": 72, "epochs": None}, schedule=schedule)
+    prepared = prepare(config)
+    labels, names = prepared.train.labels % num_classes, tuple("abc"[:num_classes])
+    train = replace(prepared.train, labels=labels, clean_labels=None, class_names=names)
+    found = careful_start(config, replace(prepared, train=train))
+    assert (found.train.clip, found.schedule.warm_up) == decided
+
+
+@pytest.mark.parametrize(("is_resumed", "clip"), [(False, 1.0), (True, None)])
+def test_a_run_of_an_earlier_version_resumes_as_it_began(configure, tmp_path, is_resumed, clip):
+    table = tmp_path / "two.csv"
+    table.write_text("x,label\n" + "".join(f"{i * i % 7},{'ab'[i % 2]}\n" for i in range(20)))
+    config = configure(data={"name": str(table), "options": {}}, model={"name": "mlp"})
+    fabric = build_fabric(config.machine)
+    state = setup(config, fabric, QuietDisplay(), is_resumed=is_resumed)
+    assert state.config.train.clip == clip
 
 
 def test_methods_learn_the_number_of_classes(configure):

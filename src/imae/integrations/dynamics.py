@@ -115,9 +115,10 @@ class Learner:
                 logits = self.logits(training.inputs(held))
                 observe(dynamics, torch.from_numpy(held), logits, target)
                 right = float((logits.argmax(1) == target).to(weight) @ weight)
+                if right >= best:  # of equal ones the last, when more is learned
+                    best_state = copy.deepcopy(self.network.state_dict())
                 if right > best:
                     best, best_epoch = right, len(epochs) + 1
-                    best_state = copy.deepcopy(self.network.state_dict())
             else:
                 best_epoch = len(epochs) + 1
             epochs.append(Dynamics.record(dynamics.state()))

@@ -93,6 +93,8 @@ def merged(*layers: Settings) -> dict[str, Any]:
 _FILLED_IN = (
     "train.batch_size",
     "train.epochs",
+    "train.clip",
+    "schedule.warm_up",
     "model.name",
     "data.trusted",
     "method.arguments.num_classes",

@@ -152,7 +152,9 @@ class TrainConfig(_Section):
     )
     keep: Positive = Field(default=2, description="Checkpoints that are kept.")
     clip: float | None = Field(
-        default=None, gt=0, description="Largest norm of the whole gradient."
+        default=None,
+        gt=0,
+        description="Largest norm of the whole gradient [1 with two classes, else none].",
     )
     early_stop: Literal["label_wave"] | None = Field(
         default=None,
@@ -198,7 +200,11 @@ class ScheduleConfig(_Section):
         default=None, description="For steps: divide after every this many steps."
     )
     divide_by: float = Field(default=10.0, gt=1, description="For steps: what to divide by.")
-    warm_up: int = Field(default=0, ge=0, description="Steps of linear warm-up.")
+    warm_up: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Steps of linear warm-up [with two classes 40, or an eighth of a short run; "
+        "else none].",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "ScheduleConfig":

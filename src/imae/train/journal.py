@@ -165,7 +165,7 @@ class Journal:
             **state.method.shown(),
         }
         validation = row[HELD_OUT.key]
-        if validation is not None and validation > state.best_validation:
+        if validation is not None and validation >= state.best_validation:
             state.best_validation = validation
             self._save_weights("best", state)
         if not state.is_first:
@@ -261,9 +261,10 @@ def summary(history: list[dict[str, Any]], best_step: int | None = None) -> dict
     """The best and the final row of a history.
 
     ``best`` has the highest accuracy on the held-out labels, as a user without clean data would
-    choose; ``best_test`` has the highest test accuracy, the paper's "Best". Of equal ones the
-    first counts; without a held-out part ``best`` is the row of ``best_step``, without that
-    ``best_test``, and without any of them it is final.
+    choose, and of equal ones it is the last: a few held-out rows are often all right after the
+    first steps, when little is learned. ``best_test`` has the highest test accuracy, the paper's
+    "Best", and is the first of equal ones. Without a held-out part ``best`` is the row of
+    ``best_step``, without that ``best_test``, and without any of them it is final.
 
     Examples:
         >>> rows = [{"step": 1, "test_accuracy": 0.9, "validation_accuracy": 0.4},
@@ -274,7 +275,7 @@ def summary(history: list[dict[str, Any]], best_step: int | None = None) -> dict
     final = history[-1]
     best_test = _highest(history, TEST.key)
     chosen = next((row for row in history if row["step"] == best_step), None)
-    best = _highest(history, HELD_OUT.key) or chosen or best_test or final
+    best = _highest(history[::-1], HELD_OUT.key) or chosen or best_test or final
     return {"best": best, "best_test": best_test, "final": final}
 
 
@@ -285,6 +286,7 @@ def _of_last_stage(history: list[dict[str, Any]], state: State) -> list[dict[str
 
 
 def _highest(history: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
+    """The first row of those with the highest number."""
     known = [row for row in history if row.get(name) is not None]
     return max(known, key=lambda row: float(row[name]), default=None)
 

@@ -328,7 +328,15 @@ def train_here(
                     "or choose another --out"
                 )
         is_early = is_resumed and "content" not in run.preparation()
-        state = setup(config, fabric, display, data=data, model=model, scale_by_all=is_early)
+        state = setup(
+            config,
+            fabric,
+            display,
+            data=data,
+            model=model,
+            scale_by_all=is_early,
+            is_resumed=is_resumed,
+        )
         threads = state.config.machine.threads
         assert threads is not None
         stack.enter_context(pinned(threads, fabric.device))

@@ -213,13 +213,14 @@ def factor(schedule: ScheduleConfig, step: int, total_steps: int) -> float:
         >>> [factor(paper, step, 100000) for step in (31999, 32000, 48000)]
         [1.0, 0.1, 0.01]
     """
-    warm_up = min(1.0, (step + 1) / (schedule.warm_up + 1))
+    warm_steps = schedule.warm_up or 0
+    warm_up = min(1.0, (step + 1) / (warm_steps + 1))
     if schedule.name == "constant":
         return warm_up
     if schedule.name == "steps":
         return warm_up * divided(schedule, step)
     if schedule.name == "cosine":
-        progress = max(0, step - schedule.warm_up) / max(1, total_steps - schedule.warm_up)
+        progress = max(0, step - warm_steps) / max(1, total_steps - warm_steps)
         return warm_up * cosine(progress, 1.0, 0.0)
     return one_cycle(step / total_steps)
 

@@ -41,6 +41,7 @@ def setup(
     model: nn.Module | None = None,
     extract: Extractor | None = None,
     scale_by_all: bool = False,
+    is_resumed: bool = False,
 ) -> State:
     """The state of a run before its first step; nothing is written.
 
@@ -52,6 +53,7 @@ def setup(
         model: A network from Python; a copy of it is trained.
         extract: Makes features of images; see ``load_rows``.
         scale_by_all: For runs of earlier versions; see ``load_rows``.
+        is_resumed: Whether the settings are those of a run that has begun: nothing is left open.
 
     Raises:
         ImaeError: If the data, the network or an option cannot be used.
@@ -66,6 +68,8 @@ def setup(
     held_words = f"; {len(held_out)} rows held out" if held_out else ""
     display.read(describe(rows.data) + held_words, rows.data.notes)
     config = resolved(config, prepared)
+    if not is_resumed:
+        config = careful_start(config, prepared)
     ranks = Ranks(fabric)
     train = config.train
     assert train.batch_size is not None
@@ -429,6 +433,37 @@ def resolved(config: Config, prepared: Prepared) -> Config:
         "data": config.data.model_copy(update={"trusted": _trusted(config, prepared)}),
     }
     return config.model_copy(update=changes)
+
+
+# With two classes a few large steps can take all rows to one side, where a robust loss has almost
+# no gradient: of 12 runs on clean moons and circles 3 ended so, and none with these.
+_TWO_CLASS_CLIP = 1.0
+_TWO_CLASS_WARM_UP = 40
+_WARM_UP_PART = 8  # of a short run: one step in this many
+
+
+def careful_start(config: Config, prepared: Prepared) -> Config:
+    """The resolved configuration with gradients clipped and a warm-up, for two classes.
+
+    What is set stays.
+    """
+    train, schedule = config.train, config.schedule
+    clip, warm_up = train.clip, schedule.warm_up
+    has_two_classes = prepared.train.num_classes == 2
+    if has_two_classes and clip is None:
+        clip = _TWO_CLASS_CLIP
+    if warm_up is None:
+        assert train.batch_size is not None
+        epoch = -(-len(prepared.train) // train.batch_size)
+        total_steps = train.steps or (train.epochs or 0) * epoch
+        is_wanted = has_two_classes and schedule.name != "one_cycle"
+        warm_up = min(_TWO_CLASS_WARM_UP, total_steps // _WARM_UP_PART) if is_wanted else 0
+    return config.model_copy(
+        update={
+            "train": train.model_copy(update={"clip": clip}),
+            "schedule": schedule.model_copy(update={"warm_up": warm_up}),
+        }
+    )
 
 
 def with_full_paths(config: Config) -> Config:
