@@ -19,6 +19,10 @@ class DataError(ImaeError, ValueError):
     """A data file or data set is not usable; the message names the file and, if known, the row."""
 
 
+class ChangedDataError(DataError):
+    """Data that can be read and is not what a run was trained on."""
+
+
 class MissingExtraError(ImaeError, ImportError):
     """An optional dependency is not installed; the message is the command that installs it."""
 

@@ -374,6 +374,25 @@ def test_a_run_is_audited_as_it_is(audited, capsys):
     assert "is a run with its own settings" in capsys.readouterr().err
 
 
+def test_changed_data_is_refused_and_moved_data_shows_no_cells(tmp_path, capsys):
+    table, out = tmp_path / "table.csv", tmp_path / "run"
+    lines = [f"{row % 2 * 9 + row % 7},{row},{'ab'[row % 2 ^ (row % 9 == 4)]}" for row in range(60)]
+    table.write_text("\n".join(["size,cell,label", *lines]))
+    words = ["--epochs", "9", "--set", "model.name=mlp", "--drop", "cell"]
+    assert main(["audit", str(table), *words, "--out", str(out)]) == 0
+    assert main(["audit", str(out)]) == 0
+    table.write_text("\n".join(["size,cell,label", *lines[::-1]]))
+    for command in (["audit", str(out)], ["audit", "check", str(out)]):
+        capsys.readouterr()
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "is not what the run was trained on" in said
+        assert "imae audit DATA" in said
+    table.rename(tmp_path / "moved.csv")
+    assert main(["audit", str(out)]) == 0
+    assert "rows are shown without pictures or texts: " in capsys.readouterr().err
+
+
 def test_corrected_labels_are_trained_on(audited, tmp_path):
     labels = str(tmp_path / "labels.csv")
     assert main(["audit", "apply", str(audited), "--accept-above", "0.5", "--out", labels]) == 0

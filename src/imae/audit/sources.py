@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from imae.data import Split, Table, load
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
-from imae.errors import ArgumentError, DataError, ImaeError
+from imae.errors import ArgumentError, ChangedDataError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.records.files import open_regular
 from imae.train import train
 from imae.train.preparation import frozen_features
 from imae.train.relabel import relabel_from_file
+from imae.train.rows import unchanged_data
 
 if TYPE_CHECKING:
     from torch import nn
@@ -114,21 +115,21 @@ def _read_matrix(path: Path) -> NDArray[np.float64]:
 
 
 def compared_features(
-    config: Mapping[str, Any], network: str, row_ids: NDArray[np.str_]
+    run: RunFolder, network: str, row_ids: NDArray[np.str_]
 ) -> NDArray[np.floating[Any]]:
     """Frozen features of the rows of a run, in the order of these ids, shape (N, F).
 
     Args:
-        config: The settings of the run.
+        run: The run.
         network: Name of the pretrained network.
         row_ids: Ids of the rows.
 
     Raises:
         ArgumentError: If there is no such network, or the rows are not colour images.
-        DataError: If a row is no longer in the data.
+        DataError: If the data is not what the run was trained on.
     """
-    settings = config["data"]
-    data = load(settings["name"], root=settings.get("root"), **(settings.get("options") or {}))
+    settings = run.config()["data"]
+    data = unchanged_data(settings, stored_content(run))
     as_features = frozen_features(network, workers=settings.get("workers") or 0)
     wanted = set(row_ids.tolist())
     found: dict[str, NDArray[np.floating[Any]]] = {}
@@ -148,14 +149,31 @@ def run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floati
     network = (run.config().get("data") or {}).get("features")
     if not network:
         return None
-    return compared_features(run.config(), network, row_ids)
+    return compared_features(run, network, row_ids)
+
+
+def stored_content(run: RunFolder) -> Mapping[str, str]:
+    """Hashes of the parts of the data that a run was trained on; none of an early version."""
+    try:
+        return dict(run.preparation().get("content", {}))
+    except DataError:
+        return {}
 
 
 def row_keys(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.uint64] | None:
-    """A number for each row that equal rows share; None if the data is no longer there."""
+    """A number for each row that equal rows share; None if the data is no longer there.
+
+    Raises:
+        ChangedDataError: If it is there and is not what the run was trained on.
+    """
     try:
-        rows = labelled_rows({**run.config()["data"], "labels": None})
+        settings = run.config()["data"]
+        if settings.get("from_python"):
+            return None
+        rows = unchanged_data(settings, stored_content(run)).train
         keys = rows.inputs.row_keys()
+    except ChangedDataError:
+        raise
     except (ImaeError, KeyError, TypeError):  # moved, or rows from Python that have no name
         return None
     known = {} if keys is None else dict(zip(rows.row_ids.tolist(), keys, strict=True))

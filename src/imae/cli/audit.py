@@ -233,7 +233,7 @@ def _from_run(path: Path, features: str | None, precision: float | None) -> "Aud
     found = find_wrong(folder, precision=precision)
     if features is None or folder.config()["data"].get("features") == features:
         return found
-    table = compared_features(folder.config(), features, found.row_ids)
+    table = compared_features(folder, features, found.row_ids)
     return find_wrong(folder, precision=precision, features=table)
 
 
