@@ -267,3 +267,20 @@ def test_hints_at_the_end_of_a_run():
     assert plain.endswith("in the second half of the run; train longer")
     assert closing_hints(rows, np.array([0, 1], np.int32), names, epochs=40) == []
     assert closing_hints(rows[-1:], None, names, epochs=4) == []
+
+
+def test_a_rare_class_that_is_given_up_is_named_with_the_options_that_bring_it_back():
+    rows, names = [{"step": 1}], ("common", "rare")
+    constant, counts = np.zeros(300, np.int32), np.array([990, 10])
+
+    def hints(**given):
+        return closing_hints(rows, constant, names, epochs=40, **given)
+
+    (hint,) = hints(counts=counts, batch_size=64)
+    assert hint == (
+        "class 'rare' (10 of 1000 rows) is never predicted: draw rare classes more often with "
+        "--set data.balanced=10 --set train.batch_size=20"
+    )
+    assert "has too few rows" in hints(counts=np.array([99, 1]), batch_size=64)[0]
+    for given in ({"counts": counts}, {"counts": np.array([500, 500]), "batch_size": 64}):
+        assert hints(**given)[0].startswith("every row is predicted as 'common'")

@@ -221,10 +221,15 @@ class Journal:
         }
         self.run.write_result(result)
         self._progress(state, "finished")
-        names, epochs = state.prepared.train.class_names, state.step / state.steps_per_epoch
-        is_robust = state.config.method.name != "cce"
+        rows, config = state.prepared.train, state.config
         for line in closing_hints(
-            history, self._predicted, names, epochs=epochs, is_robust=is_robust
+            history,
+            self._predicted,
+            rows.class_names,
+            epochs=state.step / state.steps_per_epoch,
+            is_robust=config.method.name != "cce",
+            counts=np.bincount(rows.labels, minlength=rows.num_classes),
+            batch_size=config.train.batch_size if config.data.balanced is None else None,
         ):
             self.display.say(line)
 
