@@ -526,6 +526,10 @@ def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
     assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "again")]) == 0
     one, two = (Audit.load(RunFolder(tmp_path / name)) for name in ("out", "again"))
     assert one.suspicion.tolist() == two.suspicion.tolist()
+    for line, message in ((lines[-1], "appears 2 times"), ("x" + lines[-1], "is not in the data")):
+        (tmp_path / "p.csv").write_text("\n".join([*lines, line]))
+        assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "no")]) == 2
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

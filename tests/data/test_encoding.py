@@ -487,6 +487,16 @@ def test_numbers_of_several_units_are_words_and_noted(tmp_path):
     assert "2 of 8 cells, such as '€3', are not numbers written as the others" in data.notes[0]
 
 
+def test_labels_of_minus_one_are_taken_and_noted_beside_zero(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("size,label\n" + "1,-1\n5,1\n" * 5)
+    data = load(path)
+    assert data.class_names == ("-1", "1")
+    assert data.notes == ()
+    path.write_text("size,label\n" + "1,-1\n5,1\n7,0\n" * 5)
+    assert load(path).notes[0].startswith("5 training rows have the label -1, which counts as a")
+
+
 def test_a_column_that_weights_the_rows_is_said(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("size,weight,label\n" + "1,70,a\n4,80,b\n" * 5)

@@ -1,10 +1,12 @@
 import errno
 import math
+import os
+import tempfile
 
 import pytest
 
 from imae.errors import ImaeError
-from imae.records.files import explained_writing
+from imae.records.files import explained_writing, whole_file
 from imae.records.folder import plain
 
 
@@ -24,3 +26,21 @@ def test_values_that_json_knows():
         "a": [{"b": None}],
         "c": None,
     }
+
+
+def test_a_full_disk_names_the_file_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*labels\.csv"):
+        write_in(tmp_path / "labels.csv")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*labels\.csv"):
+        write_in(tmp_path / "labels.csv")
+
+
+def write_in(path):
+    with whole_file(path) as file:
+        file.write(b"content")

@@ -190,6 +190,46 @@ def test_a_finished_run_is_lengthened(configure, tmp_path):
         np.testing.assert_array_equal(found, expected)
 
 
+def test_a_finished_run_without_checkpoints_is_left_as_it_is(configure, tmp_path):
+    run = train(configure(train={"epochs": 1}, out=str(tmp_path / "run")))
+    for path in (run.path / "checkpoints").glob("*.pt"):
+        path.write_bytes(b"damaged")
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    with pytest.raises(DataError, match="has finished, and its checkpoints are missing or damaged"):
+        resume(run.path, epochs=2)
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+
+
+def test_best_weights_that_are_missing_are_not_replaced_by_the_final_ones(configure, tmp_path):
+    held = configure(train={"epochs": 1}, data={"hold_out": 0.2}, out=str(tmp_path / "run"))
+    run = train(held)
+    (run.path / "weights" / "best.pt").unlink()
+    with pytest.raises(DataError, match=r"best\.pt: is missing, .*--which final"):
+        run.load_model()
+    assert run.load_model("final") is not None
+
+
+def test_a_photo_that_cannot_be_read_names_the_option_that_skips_it(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for row in range(12):
+        path = tmp_path / "pets" / ("cat", "dog")[row % 2] / f"{row}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image.new("RGB", (9, 9), (20 * row, 0, 0)).save(path)
+    path.write_bytes(b"not an image")
+    settings = {
+        "data": {"name": str(tmp_path / "pets"), "options": {"resize": 9, "crop": 8}},
+        "model": {"name": "small_cnn"},
+        "train": {"steps": 1},
+        "out": str(tmp_path / "run"),
+    }
+    with pytest.raises(
+        DataError, match=r"11\.png: cannot be .*--set data.options.on_bad_image=skip"
+    ):
+        train(settings)
+    settings["data"]["options"]["on_bad_image"] = "skip"
+    assert train({**settings, "out": str(tmp_path / "again")}).result is not None
+
+
 def test_an_epoch_that_was_cut_short_is_completed(configure, tmp_path):
     settings = {"schedule": {"name": "constant"}}
     whole = train(configure(out=str(tmp_path / "whole"), train={"epochs": 1}, **settings))

@@ -2,7 +2,8 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +50,8 @@ def training_run(
         yield train(chosen, data=rows, model=model).folder
 
 
-def labelled_rows(settings: Mapping[str, Any]) -> Split:
-    """The training rows of data under their given labels.
+def labelled_rows(settings: Mapping[str, Any]) -> tuple[Split, set[str]]:
+    """The training rows of data under their given labels, and the ids of all rows of the data.
 
     Args:
         settings: ``name``, and if need be ``root``, ``options`` and ``labels``, as under ``data``
@@ -61,19 +62,24 @@ def labelled_rows(settings: Mapping[str, Any]) -> Split:
     """
     options = settings.get("options") or {}
     data = load(settings["name"], root=settings.get("root"), **options)
-    if settings.get("labels") is None:
-        return data.train
     skipped = [row.row_id for row in data.skipped]
-    return relabel_from_file(data.train, Path(settings["labels"]), skipped=skipped)
+    every = {row_id for split in data.splits().values() for row_id in split.row_ids.tolist()}
+    every.update(skipped)
+    if settings.get("labels") is None:
+        return data.train, every
+    return relabel_from_file(data.train, Path(settings["labels"]), skipped=skipped), every
 
 
-def read_probabilities(path: Path, rows: Split) -> NDArray[np.float64]:
+def read_probabilities(
+    path: Path, rows: Split, every: Collection[str] | None = None
+) -> NDArray[np.float64]:
     """Probabilities of every class for every row, shape (N, C).
 
     Args:
         path: A ``.npy`` matrix in the order of the rows, or a CSV or Parquet file as
             ``imae predict`` writes it, by row id.
         rows: The rows.
+        every: Ids of all rows of the data, of which the file may hold more; by default the rows.
 
     Raises:
         ArgumentError: If the file has another ending.
@@ -90,7 +96,18 @@ def read_probabilities(path: Path, rows: Split) -> NDArray[np.float64]:
     if missing:
         raise DataError(f"{path}: has no column {missing[0]!r}; imae predict writes such files")
     values, numbers = file.read(["row_id"], columns)
-    places = {row_id: place for place, row_id in enumerate(as_texts(values["row_id"]))}
+    found = as_texts(values["row_id"])
+    places = {row_id: place for place, row_id in enumerate(found)}
+    if len(places) < len(found):
+        twice, count = Counter(found).most_common(1)[0]
+        raise DataError(f"{path}: row {twice!r} appears {count} times")
+    known = set(rows.row_ids.tolist() if every is None else every)
+    others = [row_id for row_id in found if row_id not in known]
+    if others:
+        raise DataError(
+            f"{path}: row {others[0]!r} is not in the data ({len(others)} of {len(found)} rows are "
+            "not); were these predicted for other data?"
+        )
     absent = [row_id for row_id in rows.row_ids.tolist() if row_id not in places]
     if absent:
         raise DataError(

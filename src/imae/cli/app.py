@@ -87,7 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ArgumentError as error:  # the only one that may list several problems, a line each
         return _fail(*str(error).splitlines())
     except (ImaeError, OSError) as error:
-        return _fail(str(error), code=getattr(error, "code", 2))
+        line = str(error)
+        if not isinstance(error, ImaeError) and error.filename and error.strerror:
+            line = f"{error.filename}: {error.strerror}"
+        return _fail(line, code=getattr(error, "code", 2))
     except (typer.Abort, KeyboardInterrupt):
         return _fail("stopped", code=_INTERRUPTED)
     except Exception as error:

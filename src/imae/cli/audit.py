@@ -266,8 +266,8 @@ def _from_probabilities(
         check_free(folder.path)
     elif before != data:
         raise ArgumentError(f"--out {out}: holds an audit of other data; choose another folder")
-    rows = labelled_rows(data)
-    matrix = read_probabilities(file, rows)
+    rows, every = labelled_rows(data)
+    matrix = read_probabilities(file, rows, every)
     found = find_wrong(
         matrix,
         given=rows.labels,

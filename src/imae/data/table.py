@@ -121,6 +121,7 @@ def load_manifest(
         row_ids=_row_ids(roles, values, source=str(path)),
         clean_labels=values[roles.clean_label] if roles.clean_label else None,
         weights=None if weights is None else weights.astype(np.float32),
+        is_table=True,
     )
     splits = as_texts(values[roles.split]) if roles.split else None
     data = assemble(divide(columns, splits), name=path.stem)

@@ -40,7 +40,13 @@ def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> 
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        handle, temporary = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
+        )
+    except OSError as error:
+        error.filename = os.fspath(path)  # not that of the temporary file
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -50,9 +56,11 @@ def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> 
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a result file is not
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename in (None, temporary):
+            error.filename = os.fspath(path)  # a full disk names none
         raise
     if is_name_synced:
         sync(path.parent)
