@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from imae.audit.cards import suspects
 from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, read_decisions, write_decisions
 from imae.cli.app import main
+from imae.cli.audit import _summarise
 from imae.cli.review import write_pages
 from imae.data import load
 from imae.records import RunFolder
@@ -278,6 +280,17 @@ def test_data_that_is_gone_is_said_and_the_page_has_no_pictures(run, capsys):
     assert "data:image" not in (run / "audit" / "check.html").read_text()
 
 
+def test_only_flagged_rows_are_in_the_summary(run, capsys):
+    found = Audit.load(RunFolder(run))
+    is_flagged = np.arange(len(found)) < 2
+    _summarise(replace(found, is_flagged=is_flagged), run, run / "audit" / "review.html")
+    said = capsys.readouterr().out
+    assert [str(row_id) in said for row_id in found.row_ids[:4]] == [True, True, False, False]
+    none = replace(found, is_flagged=np.zeros(len(found), bool))
+    _summarise(none, run, run / "audit" / "review.html")
+    assert "suggested" not in capsys.readouterr().out
+
+
 def test_a_served_review_ends_cleanly_and_nobody_else_serves_it(run, capsys):
     process = subprocess.Popen(
         [sys.executable, "-c", "import sys; from imae.cli.app import main; sys.exit(main())",
@@ -354,6 +367,7 @@ def test_data_is_trained_on_audited_and_summarised(audited, capsys):
     first = found.rows()[0]
     assert all(str(first[key]) in said for key in ("row_id", "given", "suggested"))
     assert said.count("digits/") >= 10
+    assert f"10 of {found.is_flagged.sum()} flagged rows shown, the most suspect first" in said
     assert f"About {100 * found.noise_rate:.1f}% of 1,442 labels are wrong (range " in said
     assert f"rows to review: {found.is_flagged.sum()} flagged" in said
     assert f"{audited / 'audit' / 'suspects.csv'}" in said

@@ -294,7 +294,8 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
 
     console = Console()
     table = Table("row", "given", "suggested", "wrong")
-    for row in found.order()[:_SHOWN]:
+    flagged = [row for row in found.order().tolist() if found.is_flagged[row]]
+    for row in flagged[:_SHOWN]:
         if found.fits_no_class[row]:
             suggested = "no class"
         elif found.suggested[row] == found.given[row]:
@@ -308,7 +309,10 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
             f"{found.wrong_probability[row]:.1%}",
         )
         table.add_row(*map(Text, cells))  # Text: no markup is read from names
-    print_table(table, console)
+    if flagged:
+        print_table(table, console, shortened=("row", "given", "suggested"))
+    number = len(flagged)
+    shown = f"{min(number, _SHOWN)} of {number:,} flagged rows shown, the most suspect first"
     labels = new_labels_file()
     served = command_line("imae", "audit", "serve", path)
     applied = [
@@ -316,6 +320,7 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
         for decisions in ([], ["decisions.csv"])
     ]
     lines = (
+        *([shown] if number > _SHOWN else []),
         f"{rate_words(found)}; {review_words(found)}",
         f"All of them: {path / 'audit' / 'suspects.csv'}",
         f"Review them: {served}, then {applied[0]}",
