@@ -74,7 +74,10 @@ def check_interval(
     below = number < high if open_high else number <= high
     if not (above and below and -math.inf < _as_float(name, value) < math.inf):
         left, right = "(" if open_low else "[", ")" if open_high else "]"
-        raise ArgumentError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
+        ends = (each if isinstance(each, int) else f"{each:g}" for each in (low, high))
+        raise ArgumentError(
+            f"{name} must be in {left}{', '.join(map(str, ends))}{right}, got {value!r}"
+        )
 
 
 def _as_float(name: str, value: SupportsFloat) -> float:

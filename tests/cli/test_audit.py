@@ -24,6 +24,7 @@ from imae.cli.audit import _summarise
 from imae.cli.review import write_pages
 from imae.data import load
 from imae.records import RunFolder
+from imae.train import Stopped
 
 CONFIG = {"data": {"name": "digits"}}
 
@@ -428,6 +429,17 @@ def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):
     assert main(["audit", str(stopped)]) == 0
     assert (stopped / "result.json").exists()
     assert "rows to review" in capsys.readouterr().out
+
+
+def test_a_stopped_audit_names_the_command_that_continues_it(audited, monkeypatch, capsys):
+    def stopped(*_, **__):
+        raise Stopped("stopped after step 3; continue with: imae train --resume runs/a", 130)
+
+    monkeypatch.setattr("imae.train.resume", stopped)
+    assert main(["audit", str(audited)]) == 130
+    assert capsys.readouterr().err == (
+        "imae: stopped after step 3; continue with: imae audit runs/a\n"
+    )
 
 
 def test_a_folder_with_a_run_on_other_data_is_left_alone(audited, capsys):

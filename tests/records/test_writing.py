@@ -12,6 +12,13 @@ from imae.records.folder import plain
 
 def test_a_failure_to_write_says_how_to_continue(tmp_path):
     with (
+        pytest.raises(ImaeError, match=r"x: cannot be written .*choose another folder \(--out\)$"),
+        explained_writing(tmp_path / "x", tmp_path / "run"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").touch()
+    with (
         pytest.raises(ImaeError, match=r"x: cannot be written \(No space left .* --resume .*run"),
         explained_writing(tmp_path / "x", tmp_path / "run"),
     ):

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from rich.table import Column, Table
 from rich.text import Text
 
-from imae.errors import ArgumentError, ImaeError
+from imae.errors import ArgumentError, DataError, ImaeError
 
 if TYPE_CHECKING:
     import typer
@@ -236,6 +236,21 @@ def column_words(options: Mapping[str, Any]) -> list[str]:
 
 
 OVERWRITE = typer.Option(False, "--overwrite", help="Replace files that exist.")
+
+
+_SUFFIXES = (".csv", ".tsv", ".parquet", ".npz", ".npy")
+
+
+def check_there(data: str | None) -> None:
+    """Raises at once if data that can only be a path is not there: what reads it takes seconds.
+
+    Raises:
+        DataError: If so.
+    """
+    if data is None or os.path.lexists(data):
+        return
+    if os.sep in data or data.lower().endswith(_SUFFIXES):
+        raise DataError(f"{data}: there is no such path")
 
 
 def refuse_overwriting(data: str, out: Path) -> None:

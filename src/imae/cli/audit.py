@@ -18,6 +18,7 @@ from imae.cli.app import (
     NOISE,
     ROOT,
     SEED,
+    check_there,
     command_line,
     data_flags,
     gather_settings,
@@ -126,6 +127,7 @@ def run(
     DATA is trained on once, by the default method, and the run is audited; a RUN is audited as it
     is, after it is resumed if it was stopped. Results are in RUN/audit.
     """
+    check_there(target)
     from imae.records import RunFolder
 
     if previews is not None:
@@ -145,7 +147,8 @@ def run(
         with _warnings_as_lines():
             folder, found = _from_probabilities(target, probabilities, flags, settings, precision)
     else:
-        path = _trained(target, flags, features, settings)
+        with _continued_by_audit():
+            path = _trained(target, flags, features, settings)
         if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
             return
         with _warnings_as_lines():
@@ -153,6 +156,18 @@ def run(
     found.save(folder)
     page = write_pages(folder.path, most_previews=previews)
     _summarise(found, folder.path, page)
+
+
+@contextlib.contextmanager
+def _continued_by_audit() -> Iterator[None]:
+    """Names this command where training was stopped: it resumes the run, and then audits it."""
+    from imae.train import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:
+        line = stopped.message.replace("imae train --resume", "imae audit")
+        raise Stopped(line, stopped.code) from None
 
 
 @contextlib.contextmanager

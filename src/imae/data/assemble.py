@@ -264,7 +264,11 @@ def _images(path: Path, prefixes: Sequence[str]) -> tuple[list[str], list[object
         for label in classes:
             found = images_below(path / prefix / label)
             if not found:
-                raise DataError(f"{path / prefix / label}: class folder holds no image; remove it")
+                raise DataError(
+                    f"{path / prefix / label}: class folder holds no image; each folder in "
+                    f"{(path / prefix).resolve()} must be a class; name another folder as the "
+                    "data, or move this one elsewhere"
+                )
             names.extend(f"{prefix}{label}/{name}" for name in found)
             labels.extend([label] * len(found))
     return names, labels

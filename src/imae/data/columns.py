@@ -15,7 +15,16 @@ from imae.errors import ArgumentError, DataError
 
 
 class CellError(DataError):
-    """A cell that is not a number that can be used, in a column that was asked for as numbers."""
+    """A cell that is not a number that can be used, in a column that was asked for as numbers.
+
+    Args:
+        problem: The cell, and what is wrong with it.
+        remedy: What a user can do.
+    """
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}; {remedy}")
+        self.problem = problem
 
 
 class ColumnFile(ABC):
@@ -243,6 +252,11 @@ def find_roles(
             raise DataError(f"{file.path}: column {name!r} is asked for and dropped")
     free = [name for name in file.names if name not in (*given, *dropped)]
     label = label_column or only_column(file, free, LABEL_NAMES)
+    if label is None and (lost := [name for name in LABEL_NAMES if name in dropped]):
+        raise DataError(
+            f"{file.path}: column {lost[0]!r} holds the labels and is dropped; keep it, or say "
+            "which other column holds them with label_column (--label-column)"
+        )
     if label is None:
         raise DataError(
             f"{file.path}: line 1 has no column {' or '.join(LABEL_NAMES)}; "

@@ -367,12 +367,13 @@ def as_column(
         if strange:
             raise CellError(
                 f"{place(strange[0])}, column {name!r}: {str(cells[strange[0]])[:80]!r} is not a "
-                f"number, as most others are; correct it, empty it or drop the column (--drop)"
+                "number, as most others are",
+                "correct it, empty it or drop the column (--drop)",
             )
         if len(infinite):
             raise CellError(
-                f"{place(infinite[0])}, column {name!r} is {numbers[infinite[0]]}; numbers must be "
-                f"finite and fit float32"
+                f"{place(infinite[0])}, column {name!r} is {numbers[infinite[0]]}",
+                "numbers must be finite and fit float32",
             )
         return written or RawColumn(name, "number", numbers)
     dates = as_dates(name, cells)

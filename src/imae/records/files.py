@@ -217,9 +217,11 @@ def explained_writing(path: Path, run: Path, *, command: str = "train --resume")
     try:
         yield
     except OSError as error:
+        remedy = f"fix that, then continue with: imae {command} {run}"
+        if command == "train --resume" and not (run / "config.json").exists():
+            remedy = "fix that, or choose another folder (--out)"  # there is no run to continue
         raise ImaeError(
-            f"{path}: cannot be written ({error.strerror or error}); fix that, then continue with: "
-            f"imae {command} {run}"
+            f"{path}: cannot be written ({error.strerror or error}); {remedy}"
         ) from error
 
 
@@ -320,6 +322,21 @@ def hold(folder: Path) -> Iterator[None]:
                 path.unlink()
                 if is_new:
                     path.parent.rmdir()
+
+
+def is_left(folder: Path) -> bool:
+    """Whether a run that was held once is no longer, as after its process was killed."""
+    import fcntl
+
+    path = folder.resolve() / "lock"
+    if path in _locked or not path.is_file():
+        return False
+    try:
+        with path.open("rb+") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process holds it, or nothing can be said
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -137,6 +137,11 @@ def resume(
                 f"{run.path}: its data was given in Python; give it again: "
                 f"{config.resume_command(run.path)}"
             )
+        elif os.sep in config.data.name and not os.path.exists(config.data.name):
+            raise DataError(
+                f"{run.path}: its data is not there any more ({config.data.name}: there is no such "
+                f"path); if it was moved, say where it is: imae train DATA --resume {run.path}"
+            )
         module = model if isinstance(model, nn.Module) else None
         _start(
             config, run.path, data=rows, model=module, is_resumed=True, show=show, display=display
