@@ -54,8 +54,6 @@ def predict(
     set, whose test rows are taken. Labels in it are not read.
     """
     check_there(data)
-    if not run.exists():
-        raise DataError(f"{run}: there is no such run folder")
     import_extra("pydantic", extra="train")
     import numpy as np
 
