@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from imae.errors import check_choice, check_integer, check_interval
+from imae.errors import ArgumentError, check_choice, check_integer, check_interval
 
 
 @pytest.mark.parametrize("value", [0, 0.5, 1])
@@ -67,3 +67,10 @@ def test_several_numbers_are_not_one():
     with pytest.raises(ValueError, match="q must be a number"):
         check_interval("q", np.str_("8"), low=0)
     check_interval("q", np.float32(0.5), low=0, high=1)
+
+
+def test_whole_bounds_are_written_out():
+    with pytest.raises(
+        ArgumentError, match=r"in \[0, 18446744073709551616\), got 18446744073709551616"
+    ):
+        check_interval("seed", 2**64, low=0, high=2**64, open_high=True)

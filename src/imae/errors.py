@@ -19,6 +19,10 @@ class DataError(ImaeError, ValueError):
     """A data file or data set is not usable; the message names the file and, if known, the row."""
 
 
+class ChangedDataError(DataError):
+    """Data that can be read and is not what a run was trained on."""
+
+
 class MissingExtraError(ImaeError, ImportError):
     """An optional dependency is not installed; the message is the command that installs it."""
 
@@ -70,7 +74,10 @@ def check_interval(
     below = number < high if open_high else number <= high
     if not (above and below and -math.inf < _as_float(name, value) < math.inf):
         left, right = "(" if open_low else "[", ")" if open_high else "]"
-        raise ArgumentError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
+        ends = (each if isinstance(each, int) else f"{each:g}" for each in (low, high))
+        raise ArgumentError(
+            f"{name} must be in {left}{', '.join(map(str, ends))}{right}, got {value!r}"
+        )
 
 
 def _as_float(name: str, value: SupportsFloat) -> float:

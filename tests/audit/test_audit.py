@@ -193,8 +193,19 @@ def test_a_network_that_predicts_one_class_for_every_row_judges_nothing(tmp_path
     if other == 1:
         assert len(audit(folder)) == 4
     else:
-        with pytest.raises(DataError, match="predicts 'x' for every row in the end"):
+        with pytest.raises(DataError, match=r"predicts .x. for every row in the end.*--loss cce"):
             audit(folder)
+
+
+def test_a_rare_class_that_was_given_up_is_named_with_what_brings_it_back(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.write_config({"data": {"name": "digits"}, "train": {"batch_size": 8}})
+    given = np.array([0] * 40 + [1] * 3)
+    folder.write_labels(RunLabels(np.arange(43).astype(str), given, np.array(["x", "y"])))
+    ones = np.ones(43, np.float32)
+    folder.write_dynamics(1, EpochDynamics(ones, np.zeros(43, np.int32), ones))
+    with pytest.raises(DataError, match=r"--set data.balanced=3 --set train.batch_size=6"):
+        audit(folder)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ def test_flags_follow_the_rate_or_the_precision():
     assert flag_count(suspicion, wrong, 0.5, 0.95) == 2
     assert flag_count(suspicion, wrong, 0.5, 0.79) == 3
     assert flag_count(suspicion, wrong * 0.5, 0.5, 0.8) == 0
+    assert flag_count(suspicion, wrong * 0.001, 0.5, None) == 0  # a rate that no row bears out
+    assert flag_count(suspicion, np.array([0.06, 0.04, 0.0, 0.0]), 0.5, None) == 1
 
 
 def test_scores_of_memorised_rows_are_those_of_their_rank_among_unseen_rows():

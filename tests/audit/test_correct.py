@@ -1,7 +1,9 @@
 """Corrected labels, their trail, and exports."""
 
 import csv
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
@@ -111,3 +113,20 @@ def test_corrected_labels_in_parquet_are_those_in_csv(make_audit, tmp_path):
     read = [read_opinions(tmp_path / name) for name in ("labels.csv", "labels.parquet")]
     assert read[0] == read[1]
     assert [each.label for each in read[0][:2]] == [None, "bird"]
+
+
+def test_labels_and_trail_are_written_both_or_neither(make_audit, tmp_path, monkeypatch):
+    replace, calls = os.replace, []
+
+    def full(*names):
+        calls.append(names)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*\.csv"):
+        write_corrected(make_audit(), [], tmp_path / "labels.csv")
+    assert len(calls) == 1
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(os, "replace", replace)
+    write_corrected(make_audit(), [], tmp_path / "labels.csv")
+    assert len(list(tmp_path.iterdir())) == 2

@@ -110,3 +110,18 @@ def test_without_typer_it_names_the_install_command(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "typer", None)
     assert main(["curves"]) == 2
     assert "pip install 'imae[cli]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["train"], ["audit"], ["compare"], ["tune"], ["predict", "."]],
+)
+def test_a_mistyped_path_is_said_before_anything_heavy_is_loaded(command, capsys, monkeypatch):
+    def heavy(*names, **_):
+        raise AssertionError(names)
+
+    for module in ("train", "compare", "predict"):
+        monkeypatch.setattr(f"imae.cli.{module}.import_extra", heavy)
+    monkeypatch.setattr("imae.cli.audit._trained", heavy)
+    assert main([*command, "gone/table.csv"]) == 2
+    assert capsys.readouterr().err == "imae: gone/table.csv: there is no such path\n"

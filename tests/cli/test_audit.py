@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,9 +20,11 @@ from imae.audit.cards import suspects
 from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, read_decisions, write_decisions
 from imae.cli.app import main
+from imae.cli.audit import _summarise
 from imae.cli.review import write_pages
 from imae.data import load
 from imae.records import RunFolder
+from imae.train import Stopped
 
 CONFIG = {"data": {"name": "digits"}}
 
@@ -278,6 +281,17 @@ def test_data_that_is_gone_is_said_and_the_page_has_no_pictures(run, capsys):
     assert "data:image" not in (run / "audit" / "check.html").read_text()
 
 
+def test_only_flagged_rows_are_in_the_summary(run, capsys):
+    found = Audit.load(RunFolder(run))
+    is_flagged = np.arange(len(found)) < 2
+    _summarise(replace(found, is_flagged=is_flagged), run, run / "audit" / "review.html")
+    said = capsys.readouterr().out
+    assert [str(row_id) in said for row_id in found.row_ids[:4]] == [True, True, False, False]
+    none = replace(found, is_flagged=np.zeros(len(found), bool))
+    _summarise(none, run, run / "audit" / "review.html")
+    assert "suggested" not in capsys.readouterr().out
+
+
 def test_a_served_review_ends_cleanly_and_nobody_else_serves_it(run, capsys):
     process = subprocess.Popen(
         [sys.executable, "-c", "import sys; from imae.cli.app import main; sys.exit(main())",
@@ -354,6 +368,7 @@ def test_data_is_trained_on_audited_and_summarised(audited, capsys):
     first = found.rows()[0]
     assert all(str(first[key]) in said for key in ("row_id", "given", "suggested"))
     assert said.count("digits/") >= 10
+    assert f"10 of {found.is_flagged.sum()} flagged rows shown, the most suspect first" in said
     assert f"About {100 * found.noise_rate:.1f}% of 1,442 labels are wrong (range " in said
     assert f"rows to review: {found.is_flagged.sum()} flagged" in said
     assert f"{audited / 'audit' / 'suspects.csv'}" in said
@@ -372,6 +387,25 @@ def test_a_run_is_audited_as_it_is(audited, capsys):
     capsys.readouterr()
     assert main(["audit", str(audited), "--epochs", "3"]) == 2
     assert "is a run with its own settings" in capsys.readouterr().err
+
+
+def test_changed_data_is_refused_and_moved_data_shows_no_cells(tmp_path, capsys):
+    table, out = tmp_path / "table.csv", tmp_path / "run"
+    lines = [f"{row % 2 * 9 + row % 7},{row},{'ab'[row % 2 ^ (row % 9 == 4)]}" for row in range(60)]
+    table.write_text("\n".join(["size,cell,label", *lines]))
+    words = ["--epochs", "9", "--set", "model.name=mlp", "--drop", "cell"]
+    assert main(["audit", str(table), *words, "--out", str(out)]) == 0
+    assert main(["audit", str(out)]) == 0
+    table.write_text("\n".join(["size,cell,label", *lines[::-1]]))
+    for command in (["audit", str(out)], ["audit", "check", str(out)]):
+        capsys.readouterr()
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "is not what the run was trained on" in said
+        assert "imae audit DATA" in said
+    table.rename(tmp_path / "moved.csv")
+    assert main(["audit", str(out)]) == 0
+    assert "rows are shown without pictures or texts: " in capsys.readouterr().err
 
 
 def test_corrected_labels_are_trained_on(audited, tmp_path):
@@ -395,6 +429,17 @@ def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):
     assert main(["audit", str(stopped)]) == 0
     assert (stopped / "result.json").exists()
     assert "rows to review" in capsys.readouterr().out
+
+
+def test_a_stopped_audit_names_the_command_that_continues_it(audited, monkeypatch, capsys):
+    def stopped(*_, **__):
+        raise Stopped("stopped after step 3; continue with: imae train --resume runs/a", 130)
+
+    monkeypatch.setattr("imae.train.resume", stopped)
+    assert main(["audit", str(audited)]) == 130
+    assert capsys.readouterr().err == (
+        "imae: stopped after step 3; continue with: imae audit runs/a\n"
+    )
 
 
 def test_a_folder_with_a_run_on_other_data_is_left_alone(audited, capsys):
@@ -507,6 +552,10 @@ def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
     assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "again")]) == 0
     one, two = (Audit.load(RunFolder(tmp_path / name)) for name in ("out", "again"))
     assert one.suspicion.tolist() == two.suspicion.tolist()
+    for line, message in ((lines[-1], "appears 2 times"), ("x" + lines[-1], "is not in the data")):
+        (tmp_path / "p.csv").write_text("\n".join([*lines, line]))
+        assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "no")]) == 2
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,24 @@ def test_a_table_that_fits_is_left_as_it_is():
     )
 
 
+def test_long_names_are_shortened_before_a_column_is_left_out():
+    def table():
+        found = Table("row", "given", "suggested", "wrong")
+        found.add_row("2024/" + "x" * 60 + "/7.jpg", "a" * 40, "b" * 40, "93.1%")
+        return found
+
+    for width in (50, 80):
+        text = printed(
+            width,
+            lambda console: print_table(table(), console, shortened=("row", "given", "suggested")),
+        )
+        assert "93.1%" in text
+        assert "…" in text
+        assert "jpg" in text
+        assert all(len(line) <= width for line in text.splitlines())
+    assert "wrong" not in printed(80, lambda console: print_table(table(), console))
+
+
 def test_the_next_command_is_said_on_the_error_stream(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["list", "noise"]) == 0

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from imae.data.batches import Batches
+from imae.data.batches import Batches, balanced_sizes
 from imae.data.features import Table
 from imae.data.image_files import ImageFiles
 from imae.data.split import Split
@@ -251,8 +251,13 @@ def test_balanced_batches_can_be_resumed_and_shared(array_split):
 @pytest.mark.parametrize(
     ("batch_size", "balanced", "message"),
     [
-        (9, 4, "batch_size must be a multiple of balanced, got 9 and 4"),
-        (16, 4, "need 4 classes, and there are 3"),
+        (9, 4, r"batch_size \(train.batch_size\) must be a multiple of balanced, got 9 and 4"),
+        (
+            16,
+            4,
+            "need 4 classes, and there are 3; 5 rows of each in batches of 15 fit these rows "
+            r"\(--set data.balanced=5 --set train.batch_size=15\)",
+        ),
         (14, 14, "balanced must be at most 13, the rows of class 'b', got 14"),
         (8, 0, "balanced must be at least 1"),
     ],
@@ -262,3 +267,15 @@ def test_balanced_batches_that_cannot_be_filled_are_refused(
 ):
     with pytest.raises(ArgumentError, match=message):
         Batches(array_split, batch_size, seed=3, balanced=balanced)
+
+
+@pytest.mark.parametrize("counts", [(990, 10), (60, 3, 0, 5), (2,) * 70, (40, 40)])
+def test_the_sizes_that_are_named_make_balanced_batches(counts):
+    sizes = balanced_sizes(np.array(counts), 64)
+    labels = np.repeat(np.arange(len(counts)), counts)
+    rows = Table(np.zeros((len(labels), 1), np.float32))
+    names = tuple(map(str, range(len(counts))))
+    split = Split(rows, labels, np.arange(len(labels)).astype(str), names)
+    balanced, batch_size = sizes
+    assert len(next(Batches(split, batch_size, seed=1, balanced=balanced).epoch(0))) == batch_size
+    assert balanced_sizes(np.array([99, 1]), 64) is None

@@ -78,7 +78,7 @@ def test_no_rows_are_an_empty_table(tmp_path):
         ("label,x\na,1e39\n", r"line 2, column 'x' is 1e\+39"),
         (b"label,x\na\0,1\n", "line 2 holds a NUL byte"),
         (b"label,x\n\xff\xfe,1\n", "is not UTF-8 text"),
-        ("label,x\n".encode("utf-16"), "is not UTF-8 text"),
+        ("label,x\n".encode("utf-16")[:-1], "is not UTF-16-LE text"),
         ("label,x\n" + "a" * 10_000_000 + ",1\n", "line 2 is longer than 10000000 characters"),
     ],
 )
@@ -139,3 +139,13 @@ def test_a_weight_that_is_not_a_number_names_the_option_that_drops_it(tmp_path):
     with pytest.raises(DataError, match=r"column 'weight': 'heavy' .* with drop \(--drop\)$"):
         load(path)
     assert load(path, drop="weight").train.weights is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_with_a_mark_is_read(tmp_path, encoding):
+    path = tmp_path / "x.csv"
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    path.write_bytes((mark + "größe,label\n1,ä\n2,b\n").encode(encoding))
+    values, numbers = CsvFile(path).read(["label"], ["größe"])
+    assert values == {"label": ["ä", "b"]}
+    assert numbers[:, 0].tolist() == [1, 2]

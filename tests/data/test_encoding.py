@@ -276,6 +276,8 @@ def test_a_column_of_many_categories_becomes_one_number():
         (["02.01.1970"], [1]),
         (["01/02/1970", "01/13/1970"], [1, 12]),
         (["02/01/1970", "13/01/1970"], [1, 12]),
+        (["13/01/1970 12:00", "02/01/1970 06:00:00", "02/01/1970"], [12.5, 1.25, 1]),
+        (["01.01.1970 6:00 PM"], [0.75]),
     ],
 )
 def test_dates_become_days(cells, days):
@@ -284,7 +286,9 @@ def test_dates_become_days(cells, days):
     np.testing.assert_allclose(column.values, days)
 
 
-@pytest.mark.parametrize("cells", [["2024-01-01", "soon"], [None, "NA"], ["12:30"], ["1/2"]])
+@pytest.mark.parametrize(
+    "cells", [["2024-01-01", "soon"], [None, "NA"], ["12:30"], ["1/2"], ["1/2/1970 25:00"]]
+)
 def test_what_is_not_a_date(cells):
     assert as_dates("when", cells) is None
 
@@ -417,3 +421,89 @@ def test_a_file_of_a_european_spreadsheet_is_taken(tmp_path):
     data = load(path)
     assert data.train.inputs.columns == ("size", "size is missing")
     assert "cells are separated by semicolons" in data.notes[0]
+
+
+def prices(cells: list[str]) -> str:
+    lines = [f'"{cell}",{"ab"[row % 2]}' for row, cell in enumerate(cells)]
+    return "\n".join(["price,label", *lines]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["$1.23", "-$1,234.50", "$7"], [1.23, -1234.5, 7]),
+        (["12.3%", "4 %", ""], [12.3, 4, np.nan]),
+        (["1,234,567", "17"], [1_234_567, 17]),
+        (["1,5", "2,75"], [1.5, 2.75]),
+        (["1.234,5 €", "€3"], [1234.5, 3]),
+    ],
+)
+def test_numbers_with_units_and_thousands_are_read(tmp_path, cells, values):
+    path = tmp_path / "x.csv"
+    path.write_text(prices(cells * 2))
+    data, _ = load_unscaled(path)
+    (column,) = data.train.inputs.columns
+    assert column.kind == "number"
+    np.testing.assert_allclose(column.values, values * 2)
+    assert any("are read as numbers, here" in note for note in data.notes)
+    assert not any("thousands or decimals" in note for note in data.notes)
+    like, data = prepared_like(path, prices(cells * 2))
+    np.testing.assert_array_equal(
+        load_unlabelled(path, like=like).inputs.values, data.train.inputs.values
+    )
+
+
+def test_numbers_that_can_be_read_in_two_ways_are_noted(tmp_path):
+    path = tmp_path / "x.csv"
+    like, data = prepared_like(path, prices(["1,234", "5,678"] * 3))
+    assert "are read as numbers, here 1234" in data.notes[0]
+    assert "thousands or decimals" in data.notes[0]
+    path.write_text(prices(["1,234.5"]))  # of training, not of these cells
+    assert len(load_unlabelled(path, like=like)) == 1
+
+
+@pytest.mark.parametrize(
+    ("trained", "new", "message"),
+    [
+        (["$1.50", "$2.50"], ["1.50"], r"'1.50'; numbers were written as \$1,234.5"),
+        (["12%", "13%"], ["$12"], r"'\$12'; numbers were written as 1,234.5%"),
+        (["12", "13"], ["12%"], r"plain numbers in training, and here they are written as 1,234"),
+    ],
+)
+def test_new_numbers_written_otherwise_are_refused(tmp_path, trained, new, message):
+    path = tmp_path / "x.csv"
+    colours = "\n".join(f"{row},red" for row in prices(trained * 2).splitlines()[1:])
+    like, _ = prepared_like(path, f"price,label,colour\n{colours}\n")
+    path.write_text(f"price,colour\n{new[0]},red\n")
+    with pytest.raises(DataError, match=message):
+        load_unlabelled(path, like=like)
+
+
+def test_numbers_of_several_units_are_words_and_noted(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(prices(["$1", "$2", "€3", "$4"] * 2))
+    data, _ = load_unscaled(path)
+    assert data.train.inputs.columns[0].kind == "category"
+    assert "2 of 8 cells, such as '€3', are not numbers written as the others" in data.notes[0]
+
+
+def test_labels_of_minus_one_are_taken_and_noted_beside_zero(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("size,label\n" + "1,-1\n5,1\n" * 5)
+    data = load(path)
+    assert data.class_names == ("-1", "1")
+    assert data.notes == ()
+    path.write_text("size,label\n" + "1,-1\n5,1\n7,0\n" * 5)
+    assert load(path).notes[0].startswith("5 training rows have the label -1, which counts as a")
+
+
+def test_a_column_that_weights_the_rows_is_said(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("size,weight,label\n" + "1,70,a\n4,80,b\n" * 5)
+    data = load(path)
+    assert describe(data).endswith("; rows have weights")
+    assert "column 'weight' weights the rows in training" in data.notes[0]
+    assert "--set data.options.feature_columns=weight,..." in data.notes[0]
+    data = load(path, feature_columns="weight,size")
+    assert data.notes == ()
+    assert data.train.inputs.columns == ("weight", "size")

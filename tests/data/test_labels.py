@@ -122,6 +122,24 @@ def test_refuses(values, names, message):
         encode_labels([column(values)], [], class_names=names)
 
 
+def test_negative_numbers_of_a_table_are_names_of_classes():
+    for values in (["1", "-1", "1"], [1, -1, 1]):
+        labels = LabelColumn("t.csv", np.array(["0", "1", "2"]), values, is_table=True)
+        (encoded,), names = encode_labels([labels], [])
+        assert names == ("-1", "1")
+        assert encoded.tolist() == [1, 0, 1]
+    ignored = LabelColumn("t.csv", np.array(["0", "1"]), ["0", "-100"], is_table=True)
+    with pytest.raises(DataError, match="row '1': label -100 means no label in PyTorch"):
+        encode_labels([ignored], [])
+
+
+def test_missing_labels_are_counted():
+    with pytest.raises(
+        DataError, match=r"row 'id 1': the label is missing \(and of 2 more rows\);"
+    ):
+        encode_labels([column(["cat", None, "dog", "", " nan"])], [])
+
+
 def test_many_classes_are_not_all_listed():
     with pytest.raises(DataError) as caught:
         encode_labels([column([f"c{i:03}" for i in range(500)])], [column(["x"])])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from imae.data.columns import ColumnFile, find_roles
+from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, DataError
 
 
@@ -92,3 +93,10 @@ def test_a_missing_label_column_is_looked_for_among_the_last_columns():
         find_roles(Header("x" * 50, *names, "diagnosis"))
     assert f"'{'x' * 39}…', 'feature0'" in str(caught.value)
     assert "..., 'feature28', 'feature29', 'diagnosis'" in str(caught.value)
+
+
+def test_labels_that_are_dropped_are_said(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("size,label\n1,a\n2,b\n")
+    with pytest.raises(DataError, match="column 'label' holds the labels and is dropped; keep it"):
+        find_roles(open_columns(path), drop=["label"])

@@ -210,3 +210,18 @@ def test_texts_and_paths_need_their_column(tiles, tmp_path):
         read(new, tiles)
     with pytest.raises(DataError, match="there is no such path"):
         read(tmp_path / "nowhere", tiles)
+
+
+def test_messages_about_new_rows_name_what_helps(people, tmp_path):
+    path = tmp_path / "new.csv"
+    like = load(people).train.inputs
+    lines = people.read_text().splitlines()
+    path.write_text("\n".join([lines[0], ",".join("z" for _ in lines[0].split(","))]))
+    with pytest.raises(DataError, match="the run was trained on this column; correct it") as caught:
+        load_unlabelled(path, like=like)
+    assert "--drop" not in str(caught.value)
+    texts = tmp_path / "texts.csv"
+    texts.write_text("text,label\n" + "good film,a\nbad film,b\n" * 3)
+    path.write_text("words\ngood\n")
+    with pytest.raises(DataError, match="has no column 'text', as rows of texts need"):
+        load_unlabelled(path, like=load(texts).train.inputs)

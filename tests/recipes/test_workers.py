@@ -8,7 +8,7 @@ import time
 import pytest
 
 from imae.recipes.grid import build_jobs
-from imae.recipes.runner import run_at_once
+from imae.recipes.runner import _work, run_at_once
 from imae.records import RunFolder
 from imae.train import Stopped, resume
 
@@ -27,6 +27,15 @@ def test_jobs_are_done_and_one_that_fails_stops_no_other(jobs):
     assert "more than the 180 rows" in problems.pop("bad")
     assert list(problems.values()) == [None, None]
     assert all(RunFolder(job.config.out).result() for job in (jobs[0], jobs[2]))
+
+
+def test_a_worker_whose_parent_was_killed_ends_quietly(monkeypatch):
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    receiver.close()
+    monkeypatch.setattr("imae.recipes.runner.attempt_content", lambda *_, **__: "some problem")
+    _work({}, sender, has_notes=False)
+    with pytest.raises(BrokenPipeError):  # as it would have
+        sender.send(None)
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_a_failure_to_write_says_how_to_continue(tmp_path):
         lambda: folder.write_config({}),
         lambda: folder.append_history({"step": 1}),
     ):
-        with pytest.raises(ImaeError, match=r"cannot be written .* imae train --resume"):
+        with pytest.raises(ImaeError, match=r"cannot be written .* choose another folder"):
             write()
 
 

@@ -4,6 +4,7 @@ import re
 import pytest
 
 from imae.errors import ArgumentError, DataError
+from imae.records.files import hold
 from imae.report.read import plain_text, read_run, read_runs
 
 
@@ -55,6 +56,14 @@ def test_an_unfinished_run_says_how_it_stands(make_run, status):
     run = read_run(make_run(finished=False, progress={"status": status, "message": "full disk"}))
     assert (run.status, run.result) == (status, None)
     assert run.measure("final", "test_accuracy") is None
+
+
+def test_a_run_whose_process_was_killed_is_stopped(make_run):
+    folder = make_run(finished=False, progress={"status": "running"})
+    with hold(folder):
+        assert read_run(folder).status == "running"
+    (folder / "lock").touch()  # as a killed process leaves it
+    assert read_run(folder).status == "stopped"
 
 
 @pytest.mark.parametrize("progress", [{"status": "finished"}, {"status": 3}, {}])

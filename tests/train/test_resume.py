@@ -167,7 +167,7 @@ def test_another_working_directory_does_not_pick_up_another_file(
 def test_data_that_was_moved_is_named_again(interrupted, arrays, tmp_path):
     moved = tmp_path / "moved.npz"
     arrays.rename(moved)
-    with pytest.raises(DataError, match="there is no such path"):
+    with pytest.raises(DataError, match=r"there is no such path.*imae train DATA --resume "):
         resume(interrupted.path)
     assert resume(interrupted.path, data=moved).result is not None
 
@@ -188,6 +188,46 @@ def test_a_finished_run_is_lengthened(configure, tmp_path):
     for epoch in (1, 2, 3):
         found, expected = (each.folder.dynamics(epoch).margin for each in (longer, whole))
         np.testing.assert_array_equal(found, expected)
+
+
+def test_a_finished_run_without_checkpoints_is_left_as_it_is(configure, tmp_path):
+    run = train(configure(train={"epochs": 1}, out=str(tmp_path / "run")))
+    for path in (run.path / "checkpoints").glob("*.pt"):
+        path.write_bytes(b"damaged")
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    with pytest.raises(DataError, match="has finished, and its checkpoints are missing or damaged"):
+        resume(run.path, epochs=2)
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+
+
+def test_best_weights_that_are_missing_are_not_replaced_by_the_final_ones(configure, tmp_path):
+    held = configure(train={"epochs": 1}, data={"hold_out": 0.2}, out=str(tmp_path / "run"))
+    run = train(held)
+    (run.path / "weights" / "best.pt").unlink()
+    with pytest.raises(DataError, match=r"best\.pt: is missing, .*--which final"):
+        run.load_model()
+    assert run.load_model("final") is not None
+
+
+def test_a_photo_that_cannot_be_read_names_the_option_that_skips_it(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for row in range(12):
+        path = tmp_path / "pets" / ("cat", "dog")[row % 2] / f"{row}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image.new("RGB", (9, 9), (20 * row, 0, 0)).save(path)
+    path.write_bytes(b"not an image")
+    settings = {
+        "data": {"name": str(tmp_path / "pets"), "options": {"resize": 9, "crop": 8}},
+        "model": {"name": "small_cnn"},
+        "train": {"steps": 1},
+        "out": str(tmp_path / "run"),
+    }
+    with pytest.raises(
+        DataError, match=r"11\.png: cannot be .*--set data.options.on_bad_image=skip"
+    ):
+        train(settings)
+    settings["data"]["options"]["on_bad_image"] = "skip"
+    assert train({**settings, "out": str(tmp_path / "again")}).result is not None
 
 
 def test_an_epoch_that_was_cut_short_is_completed(configure, tmp_path):
@@ -267,3 +307,20 @@ def test_hints_at_the_end_of_a_run():
     assert plain.endswith("in the second half of the run; train longer")
     assert closing_hints(rows, np.array([0, 1], np.int32), names, epochs=40) == []
     assert closing_hints(rows[-1:], None, names, epochs=4) == []
+
+
+def test_a_rare_class_that_is_given_up_is_named_with_the_options_that_bring_it_back():
+    rows, names = [{"step": 1}], ("common", "rare")
+    constant, counts = np.zeros(300, np.int32), np.array([990, 10])
+
+    def hints(**given):
+        return closing_hints(rows, constant, names, epochs=40, **given)
+
+    (hint,) = hints(counts=counts, batch_size=64)
+    assert hint == (
+        "class 'rare' (10 of 1000 rows) is never predicted: draw rare classes more often with "
+        "--set data.balanced=10 --set train.batch_size=20"
+    )
+    assert "has too few rows" in hints(counts=np.array([99, 1]), batch_size=64)[0]
+    for given in ({"counts": counts}, {"counts": np.array([500, 500]), "batch_size": 64}):
+        assert hints(**given)[0].startswith("every row is predicted as 'common'")

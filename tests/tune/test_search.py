@@ -297,6 +297,13 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(search, tmp_path):
     assert [path.name for path in (tmp_path / "search").iterdir()] == ["thesis.txt"]
 
 
+def test_a_search_killed_as_its_database_appeared_continues(search, tmp_path):
+    (tmp_path / "search").mkdir()
+    for name in ("lock", "search.db", "search.db-journal", ".search.json.x1.tmp"):
+        (tmp_path / "search" / name).touch()
+    assert len(search(trials=1).trials) == 1
+
+
 def test_two_searches_in_one_folder_are_refused(search, tmp_path):
     search(trials=1)
     with hold(tmp_path / "search"), pytest.raises(ImaeError, match="another process"):

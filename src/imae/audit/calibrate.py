@@ -292,17 +292,21 @@ def planted_probability(score: Floats, planted: Floats, rate: float) -> Floats:
     return np.asarray(np.minimum(rate * ratio, 1.0))
 
 
+_LEAST_WRONG = 0.05  # probability of being wrong below which a row is not worth a look
+
+
 def flag_count(suspicion: Floats, wrong: Floats, rate: float, precision: float | None) -> int:
     """How many rows to flag, most suspect first.
 
     Args:
         suspicion: Shape (N,).
         wrong: Estimated probability of being wrong, shape (N,), never falling in the suspicion.
-        rate: Estimated share of wrong labels: so many are flagged if no precision is given.
+        rate: Estimated share of wrong labels: so many are flagged if no precision is given, but
+            none that is wrong with less than 5%, as the rate of a few rows may promise.
         precision: Least estimated share of wrong labels among the flagged rows, in (0, 1].
     """
     if precision is None:
-        return round(rate * len(wrong))
+        return min(round(rate * len(wrong)), int((wrong >= _LEAST_WRONG).sum()))
     ordered = wrong[np.argsort(-suspicion, kind="stable")]
     reached = np.flatnonzero(np.cumsum(ordered) / np.arange(1, len(ordered) + 1) >= precision)
     return 0 if len(reached) == 0 else int(reached[-1]) + 1

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from imae.audit.label_tools import guard, write_csv
 from imae.audit.result import Audit
-from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table, load
+from imae.audit.sources import stored_content
+from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table
 from imae.data.columns import find_roles
 from imae.data.image_files import decode
 from imae.data.loading import layout_of
@@ -21,7 +22,9 @@ from imae.data.sources.catalog import SOURCES
 from imae.data.table import as_texts
 from imae.data.table_file import open_columns
 from imae.errors import DataError, ImaeError, import_extra
+from imae.records import RunFolder
 from imae.report.read import RunRecord
+from imae.train.rows import unchanged_data
 
 _SIDE = 224  # pixels of the longer side of a picture
 _MOST_BYTES = 24_000  # of a picture
@@ -98,21 +101,28 @@ class Rows:
     cells: Mapping[str, Cells] = field(default_factory=dict)
 
     @classmethod
-    def of_run(cls, config: Mapping[str, Any], row_ids: Collection[str]) -> "Rows":
+    def of_run(
+        cls,
+        config: Mapping[str, Any],
+        row_ids: Collection[str],
+        content: Mapping[str, str] | None = None,
+    ) -> "Rows":
         """Rows that a run trained on or held out.
 
         Args:
             config: The settings of the run, as its folder holds them.
             row_ids: Which rows.
+            content: Hashes of the data that the run stored, if it did.
 
         Raises:
-            ImaeError: If the data is not there any more or cannot be read.
+            ChangedDataError: If the data is not what it was: other rows would be shown.
+            ImaeError: If it is not there any more or cannot be read.
         """
         settings = config.get("data")
         if not isinstance(settings, Mapping) or not isinstance(settings.get("name"), str):
             raise DataError("the settings of the run name no data")
         options = settings.get("options") or {}
-        data = load(settings["name"], root=settings.get("root"), **options)
+        data = unchanged_data(settings, content or {})
         return cls(_places(data), *_of_file(settings["name"], options, set(row_ids)))
 
     def preview(self, row_id: str) -> Preview | None:
@@ -155,7 +165,7 @@ def run_pictures(run: RunRecord, row_ids: Sequence[str]) -> dict[str, str]:
     It opens the data that the run's settings name, so only settings that are trusted may come here.
     """
     try:
-        rows = Rows.of_run(run.config, row_ids)
+        rows = Rows.of_run(run.config, row_ids, stored_content(RunFolder(run.folder)))
     except (ImaeError, ImportError):  # the data has moved, or what reads it is not installed
         return {}
     found = {row_id: rows.preview(row_id) for row_id in row_ids}

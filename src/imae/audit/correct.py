@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from imae._draws import DEFAULT_SEED, numpy_generator
 from imae.audit.decisions import Decision, identity
-from imae.audit.label_tools import guard, write_csv
+from imae.audit.label_tools import guard, table_bytes
 from imae.audit.result import Audit
 from imae.errors import ArgumentError, DataError, check_integer, check_interval, import_extra
 from imae.records.files import parse_object, read_file, whole_file
@@ -105,22 +105,22 @@ def write_corrected(audit: Audit, trail: Sequence[TrailRow], out: Path) -> Path:
             audit.row_ids.tolist(), corrected_labels(audit, trail).tolist(), strict=True
         )
     )
-    write_csv(out, ("row_id", "label", "removed"), rows)
-    path = trail_file(out)
-    write_csv(
-        path,
-        ("row_id", "old", "new", "by", "certainty"),
+    changes = (
         (
-            (
-                guard(str(audit.row_ids[each.row])),
-                guard(audit.class_names[each.old]),
-                "" if each.new is None else guard(audit.class_names[each.new]),
-                each.by,
-                f"{each.certainty:.4f}",
-            )
-            for each in trail
-        ),
+            guard(str(audit.row_ids[each.row])),
+            guard(audit.class_names[each.old]),
+            "" if each.new is None else guard(audit.class_names[each.new]),
+            each.by,
+            f"{each.certainty:.4f}",
+        )
+        for each in trail
     )
+    path = trail_file(out)
+    # Both or neither: labels without a trail look like those that somebody wrote by hand.
+    with whole_file(out) as labels, whole_file(path) as record:
+        record.write(table_bytes(path, ("row_id", "old", "new", "by", "certainty"), changes))
+        labels.write(table_bytes(out, ("row_id", "label", "removed"), rows))
+        labels.flush()
     return path
 
 

@@ -289,10 +289,22 @@ def _check_learned(run: RunFolder, epoch: int, names: tuple[str, ...]) -> None:
         predicted = np.concatenate([predicted, run.held_dynamics(epoch).predicted])
     found = np.unique(predicted[predicted >= 0])
     if len(found) == 1 and found[0] < len(names) and len(np.unique(labels.given)) > 1:
+        from imae.train.dynamics import rare_class_hint
+
+        remedy = None
+        train, data = (run.config().get(section) or {} for section in ("train", "data"))
+        if train.get("batch_size") and not data.get("balanced"):
+            counts = np.bincount(labels.given, minlength=len(names))
+            remedy = rare_class_hint(found, counts, int(train["batch_size"]), names)
         raise DataError(
             f"{run.path}: its network predicts {names[found[0]]!r} for every row in the end, so "
-            "it has learned nothing to judge labels by; train it with another method, such as "
-            "--loss cce, or with another --T or more epochs, and audit that run"
+            "it has learned nothing to judge labels by; "
+            + (
+                f"{remedy}, and audit that run"
+                if remedy
+                else "train it with another method, such as --loss cce, or with another --T or "
+                "more epochs, and audit that run"
+            )
         )
 
 

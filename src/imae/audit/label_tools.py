@@ -271,19 +271,24 @@ def _of_table(path: Path) -> list[Opinion]:
 
 def write_csv(path: Path, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Writes a CSV file as RFC 4180 describes it, or by its ending Parquet, whole or not at all."""
+    with whole_file(path) as file:
+        file.write(table_bytes(path, names, rows))
+
+
+def table_bytes(path: Path, names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """What ``write_csv`` writes to a file of this name."""
     if path.suffix.lower() == ".parquet":
         pyarrow = import_extra("pyarrow", extra="data")
         parquet = import_extra("pyarrow.parquet", extra="data")
         columns = [list(each) for each in zip(*rows, strict=True)]
-        with whole_file(path) as file:
-            parquet.write_table(pyarrow.table(columns, list(names)), file)
-        return
+        memory = io.BytesIO()
+        parquet.write_table(pyarrow.table(columns, list(names)), memory)
+        return memory.getvalue()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(names)
     writer.writerows(rows)
-    with whole_file(path) as file:
-        file.write(text.getvalue().encode("utf-8"))
+    return text.getvalue().encode("utf-8")
 
 
 def guard(text: str) -> str:

@@ -2,7 +2,8 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 from imae.data import Split, Table, load
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
-from imae.errors import ArgumentError, DataError, ImaeError
+from imae.errors import ArgumentError, ChangedDataError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.records.files import open_regular
 from imae.train import train
 from imae.train.preparation import frozen_features
 from imae.train.relabel import relabel_from_file
+from imae.train.rows import unchanged_data
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,8 +50,8 @@ def training_run(
         yield train(chosen, data=rows, model=model).folder
 
 
-def labelled_rows(settings: Mapping[str, Any]) -> Split:
-    """The training rows of data under their given labels.
+def labelled_rows(settings: Mapping[str, Any]) -> tuple[Split, set[str]]:
+    """The training rows of data under their given labels, and the ids of all rows of the data.
 
     Args:
         settings: ``name``, and if need be ``root``, ``options`` and ``labels``, as under ``data``
@@ -60,19 +62,24 @@ def labelled_rows(settings: Mapping[str, Any]) -> Split:
     """
     options = settings.get("options") or {}
     data = load(settings["name"], root=settings.get("root"), **options)
-    if settings.get("labels") is None:
-        return data.train
     skipped = [row.row_id for row in data.skipped]
-    return relabel_from_file(data.train, Path(settings["labels"]), skipped=skipped)
+    every = {row_id for split in data.splits().values() for row_id in split.row_ids.tolist()}
+    every.update(skipped)
+    if settings.get("labels") is None:
+        return data.train, every
+    return relabel_from_file(data.train, Path(settings["labels"]), skipped=skipped), every
 
 
-def read_probabilities(path: Path, rows: Split) -> NDArray[np.float64]:
+def read_probabilities(
+    path: Path, rows: Split, every: Collection[str] | None = None
+) -> NDArray[np.float64]:
     """Probabilities of every class for every row, shape (N, C).
 
     Args:
         path: A ``.npy`` matrix in the order of the rows, or a CSV or Parquet file as
             ``imae predict`` writes it, by row id.
         rows: The rows.
+        every: Ids of all rows of the data, of which the file may hold more; by default the rows.
 
     Raises:
         ArgumentError: If the file has another ending.
@@ -89,7 +96,18 @@ def read_probabilities(path: Path, rows: Split) -> NDArray[np.float64]:
     if missing:
         raise DataError(f"{path}: has no column {missing[0]!r}; imae predict writes such files")
     values, numbers = file.read(["row_id"], columns)
-    places = {row_id: place for place, row_id in enumerate(as_texts(values["row_id"]))}
+    found = as_texts(values["row_id"])
+    places = {row_id: place for place, row_id in enumerate(found)}
+    if len(places) < len(found):
+        twice, count = Counter(found).most_common(1)[0]
+        raise DataError(f"{path}: row {twice!r} appears {count} times")
+    known = set(rows.row_ids.tolist() if every is None else every)
+    others = [row_id for row_id in found if row_id not in known]
+    if others:
+        raise DataError(
+            f"{path}: row {others[0]!r} is not in the data ({len(others)} of {len(found)} rows are "
+            "not); were these predicted for other data?"
+        )
     absent = [row_id for row_id in rows.row_ids.tolist() if row_id not in places]
     if absent:
         raise DataError(
@@ -114,21 +132,21 @@ def _read_matrix(path: Path) -> NDArray[np.float64]:
 
 
 def compared_features(
-    config: Mapping[str, Any], network: str, row_ids: NDArray[np.str_]
+    run: RunFolder, network: str, row_ids: NDArray[np.str_]
 ) -> NDArray[np.floating[Any]]:
     """Frozen features of the rows of a run, in the order of these ids, shape (N, F).
 
     Args:
-        config: The settings of the run.
+        run: The run.
         network: Name of the pretrained network.
         row_ids: Ids of the rows.
 
     Raises:
         ArgumentError: If there is no such network, or the rows are not colour images.
-        DataError: If a row is no longer in the data.
+        DataError: If the data is not what the run was trained on.
     """
-    settings = config["data"]
-    data = load(settings["name"], root=settings.get("root"), **(settings.get("options") or {}))
+    settings = run.config()["data"]
+    data = unchanged_data(settings, stored_content(run))
     as_features = frozen_features(network, workers=settings.get("workers") or 0)
     wanted = set(row_ids.tolist())
     found: dict[str, NDArray[np.floating[Any]]] = {}
@@ -148,14 +166,31 @@ def run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floati
     network = (run.config().get("data") or {}).get("features")
     if not network:
         return None
-    return compared_features(run.config(), network, row_ids)
+    return compared_features(run, network, row_ids)
+
+
+def stored_content(run: RunFolder) -> Mapping[str, str]:
+    """Hashes of the parts of the data that a run was trained on; none of an early version."""
+    try:
+        return dict(run.preparation().get("content", {}))
+    except DataError:
+        return {}
 
 
 def row_keys(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.uint64] | None:
-    """A number for each row that equal rows share; None if the data is no longer there."""
+    """A number for each row that equal rows share; None if the data is no longer there.
+
+    Raises:
+        ChangedDataError: If it is there and is not what the run was trained on.
+    """
     try:
-        rows = labelled_rows({**run.config()["data"], "labels": None})
+        settings = run.config()["data"]
+        if settings.get("from_python"):
+            return None
+        rows = unchanged_data(settings, stored_content(run)).train
         keys = rows.inputs.row_keys()
+    except ChangedDataError:
+        raise
     except (ImaeError, KeyError, TypeError):  # moved, or rows from Python that have no name
         return None
     known = {} if keys is None else dict(zip(rows.row_ids.tolist(), keys, strict=True))

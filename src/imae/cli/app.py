@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import Progress
 from rich.table import Column, Table
+from rich.text import Text
 
-from imae.errors import ArgumentError, ImaeError
+from imae.errors import ArgumentError, DataError, ImaeError
 
 if TYPE_CHECKING:
     import typer
@@ -87,7 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ArgumentError as error:  # the only one that may list several problems, a line each
         return _fail(*str(error).splitlines())
     except (ImaeError, OSError) as error:
-        return _fail(str(error), code=getattr(error, "code", 2))
+        line = str(error)
+        if not isinstance(error, ImaeError) and error.filename and error.strerror:
+            line = f"{error.filename}: {error.strerror}"
+        return _fail(line, code=getattr(error, "code", 2))
     except (typer.Abort, KeyboardInterrupt):
         return _fail("stopped", code=_INTERRUPTED)
     except Exception as error:
@@ -234,6 +238,21 @@ def column_words(options: Mapping[str, Any]) -> list[str]:
 OVERWRITE = typer.Option(False, "--overwrite", help="Replace files that exist.")
 
 
+_SUFFIXES = (".csv", ".tsv", ".parquet", ".npz", ".npy")
+
+
+def check_there(data: str | None) -> None:
+    """Raises at once if data that can only be a path is not there: what reads it takes seconds.
+
+    Raises:
+        DataError: If so.
+    """
+    if data is None or os.path.lexists(data):
+        return
+    if os.sep in data or data.lower().endswith(_SUFFIXES):
+        raise DataError(f"{data}: there is no such path")
+
+
 def refuse_overwriting(data: str, out: Path) -> None:
     """Raises if the output would replace the data.
 
@@ -292,14 +311,37 @@ def progress_bar(unit: str) -> Iterator[Callable[[int, int], None]]:
         bar.stop()
 
 
-def print_table(table: Table, console: Console | None = None) -> None:
+_NARROWEST = 8  # characters of a cell that was shortened
+
+
+def print_table(
+    table: Table, console: Console | None = None, *, shortened: Sequence[str] = ()
+) -> None:
     """Prints a table in which no word is broken.
 
-    Columns share the width that their longest words leave. Where even those have no room, columns
-    are left out from the right.
+    Columns share the width that their longest words leave. Where even those have no room, words
+    in the columns that may be shortened lose their middle; then columns are left out from the
+    right.
+
+    Args:
+        table: The table.
+        console: Where to print it; by default the standard output.
+        shortened: Headers of columns whose words may be shortened, such as names of a user's.
     """
     console = console or Console()
     spans = [_span(console, column) for column in table.columns]
+    names = [place for place, each in enumerate(table.columns) if each.header in shortened]
+    if names:
+        fixed = sum(low for place, (low, _) in enumerate(spans) if place not in names)
+        limit = max(spans[place][0] for place in names)
+        while limit > _NARROWEST and fixed + sum(
+            min(spans[place][0], limit) for place in names
+        ) > _room(console, spans):
+            limit -= 1
+        for place in names:
+            if spans[place][0] > limit:
+                _shorten(table.columns[place], limit)
+                spans[place] = _span(console, table.columns[place])
     while len(spans) > 2 and sum(low for low, _ in spans) > _room(console, spans):
         spans.pop()
         table.columns.pop()
@@ -309,6 +351,16 @@ def print_table(table: Table, console: Console | None = None) -> None:
         for column, (low, high) in zip(table.columns, spans, strict=True):
             column.width = low + (high - low) * spare // wanted
     console.print(table)
+
+
+def _shorten(column: Column, limit: int) -> None:
+    """Takes the middle out of the words of a column that are longer."""
+    from imae.report.formats import shorten_middle
+
+    column._cells[:] = [
+        Text(" ".join(shorten_middle(word, limit=limit) for word in str(cell).split(" ")))
+        for cell in column.cells
+    ]
 
 
 def _room(console: Console, spans: Sequence[tuple[int, int]]) -> int:

@@ -18,6 +18,7 @@ from imae.cli.app import (
     NOISE,
     ROOT,
     SEED,
+    check_there,
     command_line,
     data_flags,
     gather_settings,
@@ -126,6 +127,7 @@ def run(
     DATA is trained on once, by the default method, and the run is audited; a RUN is audited as it
     is, after it is resumed if it was stopped. Results are in RUN/audit.
     """
+    check_there(target)
     from imae.records import RunFolder
 
     if previews is not None:
@@ -145,7 +147,8 @@ def run(
         with _warnings_as_lines():
             folder, found = _from_probabilities(target, probabilities, flags, settings, precision)
     else:
-        path = _trained(target, flags, features, settings)
+        with _continued_by_audit():
+            path = _trained(target, flags, features, settings)
         if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
             return
         with _warnings_as_lines():
@@ -153,6 +156,18 @@ def run(
     found.save(folder)
     page = write_pages(folder.path, most_previews=previews)
     _summarise(found, folder.path, page)
+
+
+@contextlib.contextmanager
+def _continued_by_audit() -> Iterator[None]:
+    """Names this command where training was stopped: it resumes the run, and then audits it."""
+    from imae.train import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:
+        line = stopped.message.replace("imae train --resume", "imae audit")
+        raise Stopped(line, stopped.code) from None
 
 
 @contextlib.contextmanager
@@ -233,7 +248,7 @@ def _from_run(path: Path, features: str | None, precision: float | None) -> "Aud
     found = find_wrong(folder, precision=precision)
     if features is None or folder.config()["data"].get("features") == features:
         return found
-    table = compared_features(folder.config(), features, found.row_ids)
+    table = compared_features(folder, features, found.row_ids)
     return find_wrong(folder, precision=precision, features=table)
 
 
@@ -266,8 +281,8 @@ def _from_probabilities(
         check_free(folder.path)
     elif before != data:
         raise ArgumentError(f"--out {out}: holds an audit of other data; choose another folder")
-    rows = labelled_rows(data)
-    matrix = read_probabilities(file, rows)
+    rows, every = labelled_rows(data)
+    matrix = read_probabilities(file, rows, every)
     found = find_wrong(
         matrix,
         given=rows.labels,
@@ -294,7 +309,8 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
 
     console = Console()
     table = Table("row", "given", "suggested", "wrong")
-    for row in found.order()[:_SHOWN]:
+    flagged = [row for row in found.order().tolist() if found.is_flagged[row]]
+    for row in flagged[:_SHOWN]:
         if found.fits_no_class[row]:
             suggested = "no class"
         elif found.suggested[row] == found.given[row]:
@@ -308,7 +324,10 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
             f"{found.wrong_probability[row]:.1%}",
         )
         table.add_row(*map(Text, cells))  # Text: no markup is read from names
-    print_table(table, console)
+    if flagged:
+        print_table(table, console, shortened=("row", "given", "suggested"))
+    number = len(flagged)
+    shown = f"{min(number, _SHOWN)} of {number:,} flagged rows shown, the most suspect first"
     labels = new_labels_file()
     served = command_line("imae", "audit", "serve", path)
     applied = [
@@ -316,6 +335,7 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
         for decisions in ([], ["decisions.csv"])
     ]
     lines = (
+        *([shown] if number > _SHOWN else []),
         f"{rate_words(found)}; {review_words(found)}",
         f"All of them: {path / 'audit' / 'suspects.csv'}",
         f"Review them: {served}, then {applied[0]}",

@@ -23,6 +23,7 @@ from imae.cli.app import (
     OVERWRITE,
     ROOT,
     STEPS,
+    check_there,
     data_flags,
     gather_settings,
     print_table,
@@ -67,6 +68,7 @@ def compare(
 
     The same command resumes where it stopped, and repeats nothing.
     """
+    check_there(data)
     import_extra("pydantic", extra="train")
     from imae.recipes import split_losses
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import typer
 from rich.table import Table
 
-from imae.cli.app import OVERWRITE, print_table, progress_bar, refuse_overwriting, say_next
+from imae.cli.app import (
+    OVERWRITE,
+    check_there,
+    print_table,
+    progress_bar,
+    refuse_overwriting,
+    say_next,
+)
 from imae.errors import ArgumentError, DataError, ImaeError, check_choice, import_extra
 from imae.records.files import check_overwriting
 
@@ -46,6 +53,7 @@ def predict(
     DATA is a folder of images, a CSV or Parquet file, a .npz or .npy file, or the name of a data
     set, whose test rows are taken. Labels in it are not read.
     """
+    check_there(data)
     import_extra("pydantic", extra="train")
     import numpy as np
 

@@ -13,7 +13,7 @@ import typer
 
 from imae._draws import DEFAULT_SEED
 from imae.cli.app import OVERWRITE, column_words, command_line, refuse_overwriting
-from imae.errors import ArgumentError, DataError, ImaeError, check_interval
+from imae.errors import ArgumentError, ChangedDataError, DataError, ImaeError, check_interval
 
 if TYPE_CHECKING:
     from imae.audit.cards import Preview, Previewer, Rows
@@ -351,14 +351,23 @@ def new_labels_file() -> Path:
 
 
 def _rows(run: Path, audit: "Audit") -> "Rows":
-    """The suspects of a run as people see them, or nothing of them and a line that says why."""
+    """The suspects of a run as people see them, or nothing of them and a line that says why.
+
+    Raises:
+        ChangedDataError: If the data is there and is not what was audited.
+    """
     from imae.audit.cards import Rows, suspects
+    from imae.audit.sources import stored_content
+    from imae.records import RunFolder
 
     try:
         settings = _settings(run)
         if settings.get("data", {}).get("from_python"):
             raise DataError("they were given to the training in Python")
-        return Rows.of_run(settings, audit.row_ids[suspects(audit)].tolist())
+        content = stored_content(RunFolder(run))
+        return Rows.of_run(settings, audit.row_ids[suspects(audit)].tolist(), content)
+    except ChangedDataError:
+        raise
     except (ImaeError, OSError) as error:
         typer.echo(f"imae: rows are shown without pictures or texts: {error}", err=True)
         return Rows()

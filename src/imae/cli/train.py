@@ -22,6 +22,7 @@ from imae.cli.app import (
     ROOT,
     SEED,
     STEPS,
+    check_there,
     data_flags,
     gather_settings,
     print_table,
@@ -97,6 +98,7 @@ def train(
     Settings come from --config, then --set, then the other options; the last one counts.
     `imae train DATA --dry-run` shows all of them.
     """
+    check_there(data)
     import_extra("pydantic", extra="train")
     import_extra("lightning_fabric", extra="train")
     flags: dict[str, object] = {
@@ -282,6 +284,7 @@ def tune(
     Without --clean-validation the choice is made on held-out given labels. The same command
     resumes a search that was stopped, and repeats nothing.
     """
+    check_there(data)
     import_extra("pydantic", extra="train")
     import_extra("optuna", extra="tune")
     from imae.train import build_config

@@ -36,6 +36,7 @@ class Columns:
         clean_labels: N true labels as they were written, if there are any.
         weights: N weights, if there are any.
         are_names: Whether the labels are names; see ``LabelColumn``.
+        is_table: Whether they are a column of a table; see ``LabelColumn``.
     """
 
     source: str
@@ -45,6 +46,7 @@ class Columns:
     clean_labels: Sequence[object] | None = None
     weights: NDArray[np.float32] | None = None
     are_names: bool = False
+    is_table: bool = False
 
     def take(self, rows: NDArray[np.int64]) -> "Columns":
         """The rows at these positions."""
@@ -57,6 +59,7 @@ class Columns:
             clean_labels=None if clean is None else [clean[row] for row in rows],
             weights=None if self.weights is None else self.weights[rows],
             are_names=self.are_names,
+            is_table=self.is_table,
         )
 
 
@@ -116,7 +119,10 @@ def divide(columns: Columns, splits: Sequence[str] | None) -> dict[str, Columns]
 
 def _label_columns(part: Columns) -> list[LabelColumn]:
     written = [part.labels] if part.clean_labels is None else [part.labels, part.clean_labels]
-    return [LabelColumn(part.source, part.row_ids, values, part.are_names) for values in written]
+    return [
+        LabelColumn(part.source, part.row_ids, values, part.are_names, part.is_table)
+        for values in written
+    ]
 
 
 def _split(
@@ -258,7 +264,11 @@ def _images(path: Path, prefixes: Sequence[str]) -> tuple[list[str], list[object
         for label in classes:
             found = images_below(path / prefix / label)
             if not found:
-                raise DataError(f"{path / prefix / label}: class folder holds no image; remove it")
+                raise DataError(
+                    f"{path / prefix / label}: class folder holds no image; each folder in "
+                    f"{(path / prefix).resolve()} must be a class; name another folder as the "
+                    "data, or move this one elsewhere"
+                )
             names.extend(f"{prefix}{label}/{name}" for name in found)
             labels.extend([label] * len(found))
     return names, labels

@@ -190,6 +190,30 @@ class Batches:
         )
 
 
+_FEWEST_OF_A_CLASS = 2  # rows, below which no class is learned however often it is drawn
+
+
+def balanced_sizes(counts: NDArray[np.int64], batch_size: int) -> tuple[int, int] | None:
+    """Rows of each class, and of the whole batch, with which balanced batches hold all classes.
+
+    Args:
+        counts: Training rows of each class, shape (C,); classes without any do not count.
+        batch_size: Most rows in a batch.
+
+    Returns:
+        ``balanced`` and ``batch_size`` for ``Batches``; None if a class has too few rows.
+
+    Examples:
+        >>> balanced_sizes(np.array([1980, 20]), 64)
+        (20, 40)
+    """
+    counts = counts[counts > 0]
+    number = min(int(counts.min()), max(1, batch_size // len(counts)))
+    if counts.min() < _FEWEST_OF_A_CLASS:
+        return None
+    return number, number * min(len(counts), batch_size // number)
+
+
 def _balanced_classes(
     split: Split, batch_size: int, balanced: int
 ) -> tuple[NDArray[np.int64], ...]:
@@ -197,19 +221,28 @@ def _balanced_classes(
     check_integer("balanced", balanced, low=1)
     if batch_size % balanced:
         raise ArgumentError(
-            f"batch_size must be a multiple of balanced, got {batch_size} and {balanced}"
+            f"batch_size (train.batch_size) must be a multiple of balanced, got {batch_size} and "
+            f"{balanced}"
         )
     classes = [np.flatnonzero(split.labels == label) for label in np.unique(split.labels)]
+    fitting = balanced_sizes(np.array([len(rows) for rows in classes]), batch_size)
+    remedy = (
+        f"; {fitting[0]} rows of each in batches of {fitting[1]} fit these rows "
+        f"(--set data.balanced={fitting[0]} --set train.batch_size={fitting[1]})"
+        if fitting
+        else ""
+    )
     if batch_size // balanced > len(classes):
         raise ArgumentError(
             f"batches of {batch_size} with {balanced} rows of a class need "
-            f"{batch_size // balanced} classes, and there are {len(classes)}"
+            f"{batch_size // balanced} classes, and there are {len(classes)}{remedy}"
         )
     smallest = min(classes, key=len)
     if len(smallest) < balanced:
         name = split.class_names[split.labels[smallest[0]]]
         raise ArgumentError(
-            f"balanced must be at most {len(smallest)}, the rows of class {name!r}, got {balanced}"
+            f"balanced must be at most {len(smallest)}, the rows of class {name!r}, got "
+            f"{balanced}{remedy}"
         )
     return tuple(classes)
 

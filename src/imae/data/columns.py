@@ -15,7 +15,16 @@ from imae.errors import ArgumentError, DataError
 
 
 class CellError(DataError):
-    """A cell that is not a number that can be used, in a column that was asked for as numbers."""
+    """A cell that is not a number that can be used, in a column that was asked for as numbers.
+
+    Args:
+        problem: The cell, and what is wrong with it.
+        remedy: What a user can do.
+    """
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}; {remedy}")
+        self.problem = problem
 
 
 class ColumnFile(ABC):
@@ -79,6 +88,78 @@ def as_number(cell: str, decimal: str = ".") -> float:
     if decimal != "." and _DECIMAL_COMMA.fullmatch(cell.strip()):
         cell = cell.replace(decimal, ".")
     return float(cell)
+
+
+_UNITS = ("", "%", "$", "€", "£", "¥", "₹")
+NUMBER_FORMATS = {
+    (number + unit if unit == "%" else unit + number): (unit, decimal)
+    for unit in _UNITS
+    for number, decimal in (("1,234.5", "."), ("1.234,5", ","))
+}
+"""How numbers are written, as an example, with their unit and what they have for a point."""
+_WRITTEN = {
+    decimal: re.compile(
+        rf"[+-]?(?:(?:[1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+)(?:{point}\d*)?|{point}\d+)"
+        r"(?:[eE][+-]?\d+)?"
+    )
+    for decimal, point, group in ((".", r"\.", ","), (",", ",", r"\."))
+}
+
+
+def written_number(text: str, style: str) -> float | None:
+    """The number that a text holds in this one of ``NUMBER_FORMATS``, None if it holds none.
+
+    Examples:
+        >>> written_number("-$1,234.50", "$1,234.5"), written_number("12,5 %", "1.234,5%")
+        (-1234.5, 12.5)
+    """
+    unit, decimal = NUMBER_FORMATS[style]
+    text, sign = text.strip(), 1.0
+    if unit:
+        before, found, after = text.partition(unit)
+        if not found or (before.strip() not in ("", "+", "-") and after.strip()):
+            return None
+        if after.strip():
+            sign, text = (-1.0 if before.strip() == "-" else 1.0), after.strip()
+            if before.strip() and text[0] in "+-":
+                return None
+        else:
+            text = before.strip()
+    if not _WRITTEN[decimal].fullmatch(text):
+        return None
+    group = "," if decimal == "." else "."
+    return sign * float(text.replace(group, "").replace(decimal, "."))
+
+
+def number_format(texts: Sequence[str], decimal: str = ".") -> tuple[str | None, bool]:
+    """How all of these numbers are written, and whether there is no other way to read them.
+
+    Args:
+        texts: Cells that are not empty.
+        decimal: What the file has in place of the point, for what can be read in two ways.
+
+    Returns:
+        One of ``NUMBER_FORMATS``, or None if a text is not a number or units differ.
+
+    Examples:
+        >>> number_format(["$1.50", "$1,200"]), number_format(["1,5", "12"])
+        (('$1,234.5', True), ('1.234,5', True))
+        >>> number_format(["1,234", "17"]), number_format(["3%", "$4"])
+        (('1,234.5', False), (None, True))
+    """
+    unit = next((each for each in _UNITS[1:] if texts and each in texts[0]), "")
+    fitting = [
+        style
+        for style, (of_style, _) in NUMBER_FORMATS.items()
+        if texts
+        and of_style == unit
+        and all(written_number(each, style) is not None for each in texts)
+    ]
+    if len(fitting) < 2:
+        return (fitting[0] if fitting else None), True
+    one, two = fitting
+    is_clear = all(written_number(each, one) == written_number(each, two) for each in texts)
+    return (one if decimal == "." else two), is_clear
 
 
 def first_unfit(numbers: NDArray[Any]) -> int | None:
@@ -171,6 +252,11 @@ def find_roles(
             raise DataError(f"{file.path}: column {name!r} is asked for and dropped")
     free = [name for name in file.names if name not in (*given, *dropped)]
     label = label_column or only_column(file, free, LABEL_NAMES)
+    if label is None and (lost := [name for name in LABEL_NAMES if name in dropped]):
+        raise DataError(
+            f"{file.path}: column {lost[0]!r} holds the labels and is dropped; keep it, or say "
+            "which other column holds them with label_column (--label-column)"
+        )
     if label is None:
         raise DataError(
             f"{file.path}: line 1 has no column {' or '.join(LABEL_NAMES)}; "

@@ -1,5 +1,6 @@
 """Real tables: columns of numbers, dates and categories with empty cells, encoded as numbers."""
 
+import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from imae.data.columns import CellError, as_number, listing
+from imae.data.columns import (
+    NUMBER_FORMATS,
+    CellError,
+    as_number,
+    listing,
+    number_format,
+    written_number,
+)
 from imae.data.split import Inputs, hash_rows
 from imae.errors import ArgumentError, DataError
 
@@ -34,7 +42,8 @@ DATE_FORMATS = {
     "%Y%m%dT%H%M%S": "20240517T120000",
 }
 """How dates are written, and for messages what that looks like; the first that fits counts."""
-_TRIED_DATES = 100
+_TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+_TRIED_CELLS = 100
 _BOOLEANS = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), True),
     **dict.fromkeys(("false", "f", "no", "n", "off", "0", "0.0"), False),
@@ -52,6 +61,7 @@ class RawColumn:
         words: The different words of a category.
         date_format: How dates are written, one of ``DATE_FORMATS``.
         note: What a user should know about how it was read, if anything.
+        number_format: How numbers are written, one of ``NUMBER_FORMATS``, if not plainly.
     """
 
     name: str
@@ -60,6 +70,7 @@ class RawColumn:
     words: tuple[str, ...] = ()
     date_format: str | None = None
     note: str | None = None
+    number_format: str | None = None
 
     @property
     def num_missing(self) -> int:
@@ -130,6 +141,7 @@ class ColumnEncoding:
         categories: Words that are known, the most frequent first.
         date_format: How dates were written, one of ``DATE_FORMATS``; None if that is not known, as
             in runs of earlier versions.
+        number_format: How numbers were written, one of ``NUMBER_FORMATS``; None for plain ones.
     """
 
     name: str
@@ -138,6 +150,7 @@ class ColumnEncoding:
     has_indicator: bool = False
     categories: tuple[str, ...] = ()
     date_format: str | None = None
+    number_format: str | None = None
 
     def feature_names(self) -> list[str]:
         """Names of the features, for instance ``colour=red``."""
@@ -247,7 +260,12 @@ def _fit_column(column: RawColumn) -> ColumnEncoding:
         return ColumnEncoding(column.name, column.kind, 0.0, has_missing, words)
     fill = float(np.median(present)) if len(present) else 0.0
     return ColumnEncoding(
-        column.name, column.kind, fill, has_missing, date_format=column.date_format
+        column.name,
+        column.kind,
+        fill,
+        has_missing,
+        date_format=column.date_format,
+        number_format=column.number_format,
     )
 
 
@@ -270,6 +288,7 @@ def describe_encodings(encodings: Sequence[ColumnEncoding]) -> list[dict[str, An
             "has_indicator": each.has_indicator,
             "categories": list(each.categories),
             **({} if each.date_format is None else {"date_format": each.date_format}),
+            **({} if each.number_format is None else {"number_format": each.number_format}),
         }
         for each in encodings
     ]
@@ -290,6 +309,7 @@ def read_encodings(described: Sequence[Mapping[str, Any]]) -> tuple[ColumnEncodi
             bool(each["has_indicator"]),
             tuple(map(str, each["categories"])),
             each.get("date_format"),
+            each.get("number_format"),
         )
         for each in described
     )
@@ -297,6 +317,8 @@ def read_encodings(described: Sequence[Mapping[str, Any]]) -> tuple[ColumnEncodi
         raise ValueError("a column is neither number, date nor category")
     if not all(each.date_format in (None, *DATE_FORMATS) for each in encodings):
         raise ValueError("dates are written in no known way")
+    if not all(each.number_format in (None, *NUMBER_FORMATS) for each in encodings):
+        raise ValueError("numbers are written in no known way")
     return encodings
 
 
@@ -336,40 +358,92 @@ def as_column(
         except ValueError:
             strange.append(row)
     present = sum(not is_missing(cell) for cell in cells)
+    written = as_written_numbers(name, cells, decimal=decimal) if strange else None
+    if written is not None:
+        numbers, strange = written.values, []
     if len(strange) < present / 2:
         with np.errstate(over="ignore"):
             infinite = np.flatnonzero(np.isinf(numbers.astype(np.float32)))
         if strange:
             raise CellError(
                 f"{place(strange[0])}, column {name!r}: {str(cells[strange[0]])[:80]!r} is not a "
-                f"number, as most others are; correct it, empty it or drop the column (--drop)"
+                "number, as most others are",
+                "correct it, empty it or drop the column (--drop)",
             )
         if len(infinite):
             raise CellError(
-                f"{place(infinite[0])}, column {name!r} is {numbers[infinite[0]]}; numbers must be "
-                f"finite and fit float32"
+                f"{place(infinite[0])}, column {name!r} is {numbers[infinite[0]]}",
+                "numbers must be finite and fit float32",
             )
-        return RawColumn(name, "number", numbers)
-    return as_dates(name, cells) or as_category(name, cells, _note_strange_dates(name, cells))
+        return written or RawColumn(name, "number", numbers)
+    dates = as_dates(name, cells)
+    if dates is not None:
+        return dates
+    note = _note_strange_numbers(name, cells) or _note_strange_dates(name, cells)
+    return as_category(name, cells, note)
+
+
+def as_written_numbers(
+    name: str, cells: Sequence[object], *, decimal: str = ".", trained: str | None = None
+) -> RawColumn | None:
+    """A column of numbers with a unit or with thousands apart, or None if a cell is no such one.
+
+    $1.23, 12.3%, 1,234,567 and 1.234,5 are known; all cells must have the same unit. Where all
+    can be read with either sign for the point, the column has a note.
+
+    Args:
+        name: Name of the column.
+        cells: Its cells.
+        decimal: What the file has in place of the point.
+        trained: How numbers were written in training, for new rows.
+    """
+    texts = _texts(cells)
+    present = [text for text in texts if text is not None]
+    style, is_clear = number_format(present, decimal) if trained is None else (trained, True)
+    if style is None:
+        return None
+    values = [np.nan if text is None else written_number(text, style) for text in texts]
+    if None in values:
+        return None
+    note = None
+    if trained is None:
+        example = max(present, key=len)
+        value = f"{written_number(example, style):.12g}"
+        note = f"column {name!r}: cells such as {example!r} are read as numbers, here {value}"
+        if not is_clear:
+            note += "; a comma or point before three digits may mean thousands or decimals: "
+            note += "write them plainly, as 1234.5, to be sure"
+    return RawColumn(name, "number", np.array(values, np.float64), note=note, number_format=style)
 
 
 def read_as(encoding: ColumnEncoding, cells: Sequence[object], *, where: str) -> RawColumn:
-    """A column of new dates or words, read as it was in training.
+    """A column of new dates, words or numbers with a unit, read as it was in training.
 
     Args:
-        encoding: A column of dates or categories.
+        encoding: A column of dates or categories, or of numbers that were not written plainly.
         cells: Its new cells.
         where: The file, for messages.
 
     Raises:
-        DataError: If a cell is not a date; if no word is known, and all are numbers or all are
-            dates while those of training were not.
+        DataError: If a cell is not a date, or not such a number; if no word is known, and all are
+            numbers or all are dates while those of training were not.
     """
     name, style = encoding.name, encoding.date_format
     column = as_category(name, cells)
     if not column.words:
         return column
     here = f"{where}: column {name!r} was a {encoding.kind} in training and is"
+    if encoding.number_format is not None:
+        numbers = as_written_numbers(name, cells, trained=encoding.number_format)
+        if numbers is not None:
+            return numbers
+        bad = [
+            word for word in column.words if written_number(word, encoding.number_format) is None
+        ]
+        raise DataError(
+            f"{here} not one here, for example {bad[0]!r}; numbers were written as "
+            f"{encoding.number_format}"
+        )
     if encoding.kind == "date":
         dates = as_dates(name, cells, style)
         if dates is not None:
@@ -404,7 +478,8 @@ def as_category(name: str, cells: Sequence[object], note: str | None = None) -> 
 def as_dates(name: str, cells: Sequence[object], trained: str | None = None) -> RawColumn | None:
     """A column of dates as days since 1970, or None if a cell is not a date or all are missing.
 
-    ISO 8601, 2024/05/17, 17.05.2024, 05/17/2024 and 17/05/2024 are known. Where the last two both
+    ISO 8601, 2024/05/17, 17.05.2024, 05/17/2024 and 17/05/2024 are known, also with a time after a
+    blank (13:00, 13:00:59, 1:00 PM). Where the last two dates both
     fit all cells, the month comes first, unless training dates decide, and the column has a note.
 
     Args:
@@ -445,10 +520,26 @@ def _fits(texts: Sequence[str | None], style: str) -> bool:
     return bool(present) and all(_days(text, style) is not None for text in present)
 
 
+def _note_strange_numbers(name: str, cells: Sequence[object]) -> str | None:
+    """What to say of a column of numbers with units that a few cells make one of words."""
+    words = [text for text in _texts(cells) if text is not None]
+    few = words[:: len(words) // _TRIED_CELLS + 1]
+    for style in NUMBER_FORMATS:
+        if 2 * sum(written_number(word, style) is not None for word in few) > len(few):
+            strange = [word for word in words if written_number(word, style) is None]
+            if strange and 2 * len(strange) < len(words):
+                return (
+                    f"column {name!r}: {len(strange)} of {len(words)} cells, such as "
+                    f"{strange[0]!r}, are not numbers written as the others are ({style}), so all "
+                    "count as words; correct or empty them"
+                )
+    return None
+
+
 def _note_strange_dates(name: str, cells: Sequence[object]) -> str | None:
     """What to say of a column of dates that a few cells make one of words; None of another one."""
     words = [text for text in _texts(cells) if text is not None]
-    few = words[:: len(words) // _TRIED_DATES + 1]  # all of a long column of words take long
+    few = words[:: len(words) // _TRIED_CELLS + 1]  # all of a long column of words take long
     for style in DATE_FORMATS:
         if 2 * sum(_days(word, style) is not None for word in few) > len(few):
             strange = [word for word in words if _days(word, style) is None]
@@ -466,9 +557,25 @@ def _days(text: str, style: str) -> float | None:
         if style == "iso":
             moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
         else:
-            moment = datetime.strptime(text, style)
+            day, _, time = text.partition(" ")
+            moment = datetime.strptime(day, style)
+            if time:
+                clock = _clock(time.strip())
+                moment = moment.replace(hour=clock.hour, minute=clock.minute, second=clock.second)
     except ValueError:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return moment.timestamp() / 86_400
+
+
+def _clock(text: str) -> datetime:
+    """A time of day.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    for style in _TIMES:
+        with contextlib.suppress(ValueError):
+            return datetime.strptime(text, style)
+    raise ValueError(text)

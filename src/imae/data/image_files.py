@@ -131,6 +131,10 @@ class ImageFiles(Inputs):
         return image.resize((self.crop, self.crop), bilinear, box=box)
 
 
+class BadImageError(DataError):
+    """An image that cannot be read."""
+
+
 def _file_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -180,7 +184,7 @@ def decode(path: Path, *, size: int | None = None) -> Any:
             warnings.simplefilter("ignore")  # oddities of metadata, and a size checked below
             with library.open(path, formats=_FORMATS) as image:
                 if image.width * image.height > _MAX_PIXELS:
-                    raise DataError(
+                    raise BadImageError(
                         f"{path}: {image.width} x {image.height} pixels are more than an image may "
                         f"have; make it smaller"
                     )
@@ -190,12 +194,12 @@ def decode(path: Path, *, size: int | None = None) -> Any:
     except DataError:
         raise
     except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such image") from error
+        raise BadImageError(f"{path}: there is no such image") from error
     # A damaged file makes Pillow's readers fail in many ways (OSError, SyntaxError, ValueError,
     # struct.error, EOFError, DecompressionBombError ...); all mean that it cannot be read.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{path}: cannot be read as an image ({reason})") from error
+        raise BadImageError(f"{path}: cannot be read as an image ({reason})") from error
 
 
 def _upright(image: Any) -> Any:
@@ -227,7 +231,7 @@ def _eight_bits(image: Any, path: Path) -> Any:
         levels = (np.asarray(image) >> 8).astype(np.uint8)
         return import_extra("PIL.Image", extra="data").fromarray(levels)
     if image.mode in ("I", "F"):
-        raise DataError(
+        raise BadImageError(
             f"{path}: holds values of 32 bits of no known range; save it with 8 or 16 bits"
         )
     return image
@@ -284,7 +288,7 @@ def check_present(data: Data) -> None:
         if wrong:
             row, problem = wrong[0]
             more = f" (and {len(wrong) - 1} more rows)" if len(wrong) > 1 else ""
-            raise DataError(f"{data.name}: row {str(split.row_ids[row])!r}: {problem}{more}")
+            raise BadImageError(f"{data.name}: row {str(split.row_ids[row])!r}: {problem}{more}")
 
 
 def absence(path: Path) -> str | None:

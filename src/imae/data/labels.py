@@ -26,12 +26,14 @@ class LabelColumn:
         values: N names or whole numbers; None, NaN and blank mean that the label is missing.
         are_names: Whether the values are names, such as those of folders, in which neither ``nan``
             nor a blank at the end has a meaning.
+        is_table: Whether it is a column of a table, in which numbers are names: -1 may be one.
     """
 
     source: str
     row_ids: NDArray[np.str_]
     values: Sequence[object]
     are_names: bool = False
+    is_table: bool = False
 
     def error(self, row: int, problem: str) -> DataError:
         """The error for this row."""
@@ -126,8 +128,10 @@ def _tidy(column: LabelColumn) -> list[int | str]:
             value = value.decode("utf-8", "replace")
         if isinstance(value, str) and not column.are_names:
             value = value.strip()
-        if value is None or value == "" or (_is_nan(value) and not column.are_names):
-            raise column.error(row, "the label is missing; fill it in or remove the row")
+        if _is_absent(value, column):
+            missing = sum(_is_absent(each, column) for each in column.values[row:])
+            more = f" (and of {missing - 1} more rows)" if missing > 1 else ""
+            raise column.error(row, f"the label is missing{more}; fill it in or remove the row")
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
             value = int(value)  # whole numbers beside a missing one become floats in pandas
         if not isinstance(value, int | str):
@@ -147,15 +151,26 @@ def _whole(value: int | str, column: LabelColumn) -> int | str:
     return int(text) if str(int(text)) == text else value
 
 
+def _is_absent(value: object, column: LabelColumn) -> bool:
+    if isinstance(value, str | bytes) and not column.are_names:
+        value = value.strip()
+    return value is None or value in ("", b"") or (_is_nan(value) and not column.are_names)
+
+
 def _is_nan(value: object) -> bool:
     if isinstance(value, str):
         return value.lower() == "nan"
     return isinstance(value, float) and math.isnan(value)
 
 
+IGNORED = -100  # the ignore_index of torch.nn.CrossEntropyLoss
+
+
 def _check_not_negative(column: LabelColumn, values: Sequence[int | str]) -> None:
     for row, value in enumerate(values):
-        if isinstance(value, int) and value < 0:
+        if value == IGNORED and column.is_table:
+            raise column.error(row, f"label {value} means no label in PyTorch; remove such rows")
+        if isinstance(value, int) and value < 0 and not column.is_table:
             raise column.error(row, f"label {value} is negative; number the classes from 0")
 
 
@@ -209,6 +224,11 @@ def label_notes(data: "Data") -> list[str]:
                 f"{number} training rows have the label {name!r}, which counts as a class; remove "
                 f"them if it means that the label is missing"
             )
+    if "-1" in data.class_names and "0" in data.class_names:
+        notes.append(
+            f"{counts[data.class_names.index('-1')]} training rows have the label -1, which counts "
+            "as a class; remove them if it means that the label is missing"
+        )
     alike = defaultdict(list)
     for name in data.class_names:
         alike[" ".join(name.lower().split())].append(name)

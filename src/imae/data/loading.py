@@ -1,7 +1,8 @@
 """Opening data by name or by path: rows with labels to train on, and new rows without."""
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,14 @@ from torch.utils.data import TensorDataset
 from imae._registry import Catalog, Entry
 from imae.data.arrays import ARRAY_SUFFIXES, load_array_file, read_inputs
 from imae.data.assemble import images_below, load_image_folder, position_ids, written_ids
-from imae.data.columns import ID_NAMES, LABEL_NAMES, ColumnFile, listing, only_column
+from imae.data.columns import (
+    ID_NAMES,
+    LABEL_NAMES,
+    CellError,
+    ColumnFile,
+    listing,
+    only_column,
+)
 from imae.data.encoding import RawTable
 from imae.data.features import HashedText, Table, hash_text
 from imae.data.image_files import ImageFiles, check_present, confined_names
@@ -173,6 +181,8 @@ def existing_path(name_or_path: str | Path) -> Path:
         reason = "there is no such path"
     except (OSError, ValueError) as error:  # too long, or holds a NUL
         reason = f"no path can be called so ({error})"
+    if os.sep in str(name_or_path) or path.suffix.lower() in (*TABLE_SUFFIXES, *ARRAY_SUFFIXES):
+        raise DataError(f"{name_or_path}: {reason}")
     try:
         SOURCES.find(str(name_or_path))
     except ArgumentError as error:
@@ -217,7 +227,8 @@ def describe(data: Data) -> str:
     more = ", ..." if len(shown) > _MOST_NAMES else ""
     classes = f"{data.num_classes} classes ({', '.join(shown[:_MOST_NAMES])}{more})"
     skipped = f"; {len(data.skipped)} rows skipped" if data.skipped else ""
-    return f"{data.name}: {rows}{skipped}; {classes}; {_inputs(data)}"
+    weighted = "" if data.train.weights is None else "; rows have weights"
+    return f"{data.name}: {rows}{skipped}; {classes}; {_inputs(data)}{weighted}"
 
 
 def _inputs(data: Data) -> str:
@@ -367,12 +378,14 @@ def _read_columns(
     inputs: Inputs
     notes: list[str] = []
     if isinstance(like, Table) and like.encoding is not None:
-        values, raw = read_encoded(file, wanted, like.encoding)
+        with _needed_columns():
+            values, raw = read_encoded(file, wanted, like.encoding)
         inputs = encoded_table(raw, like.encoding)
         for encoding, column in zip(like.encoding, raw.columns, strict=True):
             notes += [*([] if column.note is None else [column.note]), *encoding.doubts(column)]
     else:
-        values, numbers = file.read(wanted, features)
+        with _needed_columns():
+            values, numbers = file.read(wanted, features)
     if path_column is not None:
         folder = path.parent if root is None else root
         paths = as_texts(values[path_column])
@@ -397,6 +410,17 @@ def _read_columns(
     return Unlabelled(inputs, ids, tuple(notes))
 
 
+@contextlib.contextmanager
+def _needed_columns() -> Iterator[None]:
+    """Says of a cell that cannot be used only what helps where every column is needed."""
+    try:
+        yield
+    except CellError as error:
+        raise DataError(
+            f"{error.problem}; the run was trained on this column; correct it"
+        ) from None
+
+
 def _input_columns(
     file: ColumnFile, like: Inputs, options: Mapping[str, Any]
 ) -> tuple[str | None, str | None, tuple[str, ...]]:
@@ -416,7 +440,8 @@ def _input_columns(
         return None, None, () if like.encoding is not None else names
     kind = "text" if isinstance(like, HashedText) else "path"
     trained = like.column if isinstance(like, HashedText) else None
-    wanted = [each for each in (options.get(f"{kind}_column"), trained, kind) if each is not None]
+    named = (options.get(f"{kind}_column"), trained, kind)
+    wanted = list(dict.fromkeys(each for each in named if each is not None))
     found = next((name for name in wanted if name in file.names), None)
     if found is None:
         raise DataError(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
-from imae.data.columns import CellError, ColumnFile, Roles, find_roles, listing
+from imae.data.columns import NUMBER_FORMATS, CellError, ColumnFile, Roles, find_roles, listing
 from imae.data.encoding import (
     KINDS,
     ColumnEncoding,
@@ -86,6 +86,12 @@ def load_manifest(
     notes: list[str] = []
     if file.decimal == ",":
         notes.append("cells are separated by semicolons, so 17,5 is read as 17.5")
+    if roles.weight is not None:
+        notes.append(
+            f"column {roles.weight!r} weights the rows in training; if it is a feature, name all "
+            f"features (--set data.options.feature_columns={roles.weight},...) or rename it; to "
+            f"leave it out: --drop {roles.weight}"
+        )
     uses = roles.uses()
     inputs: Inputs
     if roles.path is not None:
@@ -115,6 +121,7 @@ def load_manifest(
         row_ids=_row_ids(roles, values, source=str(path)),
         clean_labels=values[roles.clean_label] if roles.clean_label else None,
         weights=None if weights is None else weights.astype(np.float32),
+        is_table=True,
     )
     splits = as_texts(values[roles.split]) if roles.split else None
     data = assemble(divide(columns, splits), name=path.stem)
@@ -170,8 +177,10 @@ def read_encoded(
     Raises:
         DataError: If the file is damaged, or a cell is not of the kind that its column had.
     """
-    names = {kind: [each.name for each in encodings if each.kind == kind] for kind in KINDS}
-    wanted = [*values, *names["date"], *names["category"]]
+    plain = [each for each in encodings if each.number_format is None]
+    names = {kind: [each.name for each in plain if each.kind == kind] for kind in KINDS}
+    written = [each.name for each in encodings if each.number_format is not None]
+    wanted = [*values, *names["date"], *names["category"], *written]
     found, _, table = read_features(file, wanted, (), names["number"])
     columns = {}
     if isinstance(table, RawTable):
@@ -180,7 +189,7 @@ def read_encoded(
         for index, name in enumerate(names["number"]):
             columns[name] = RawColumn(name, "number", table.values[:, index].astype(np.float64))
     for each in encodings:
-        if each.kind != "number":
+        if each.kind != "number" or each.number_format is not None:
             columns[each.name] = read_as(each, found[each.name], where=str(file.path))
             continue
         column = columns[each.name]
@@ -190,6 +199,12 @@ def read_encoded(
             raise DataError(
                 f"{file.path}: column {each.name!r} was a number in training and is a "
                 f"{column.kind} here{example}"
+            )
+        style = column.number_format
+        if style is not None and NUMBER_FORMATS[style] != ("", file.decimal):
+            raise DataError(
+                f"{file.path}: column {each.name!r} held plain numbers in training, and here they "
+                f"are written as {style}"
             )
     return found, RawTable(tuple(columns[each.name] for each in encodings))
 

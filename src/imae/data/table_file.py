@@ -1,5 +1,6 @@
 """CSV and Parquet files, read column by column."""
 
+import codecs
 import contextlib
 import csv
 import re
@@ -93,13 +94,14 @@ class CsvFile(ColumnFile):
             except ValueError:
                 raise CellError(
                     f"{self.path}: line {lines[row]}, column {name!r}: {cell[:80]!r} is not a "
-                    f"number; correct it, or leave the column out with drop (--drop)"
+                    "number",
+                    "correct it, or leave the column out with drop (--drop)",
                 ) from None
         wrong = first_unfit(numbers)
         if wrong is not None:
             raise CellError(
-                f"{self.path}: line {lines[wrong]}, column {name!r} is {numbers[wrong]}; "
-                f"numbers must be finite and fit float32"
+                f"{self.path}: line {lines[wrong]}, column {name!r} is {numbers[wrong]}",
+                "numbers must be finite and fit float32",
             )
         return numbers
 
@@ -128,11 +130,14 @@ def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with path.open("rb") as start:
+            is_wide = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        with path.open(encoding="utf-16" if is_wide else "utf-8-sig", newline="") as file:
             yield file
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}: is not UTF-8 text (byte {error.start}: {error.reason}); save it as CSV UTF-8"
+            f"{path}: is not {error.encoding.upper()} text (byte {error.start}: {error.reason}); "
+            "save it as CSV UTF-8"
         ) from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
@@ -223,13 +228,14 @@ class ParquetFile(ColumnFile):
         except self._arrow.ArrowException as error:
             raise CellError(
                 f"{self.path}: column {name!r} holds {self._types[name]}, not numbers, from row 0 "
-                f"on; convert it, or leave it out with drop (--drop)"
+                "on",
+                "convert it, or leave it out with drop (--drop)",
             ) from error
         wrong = first_unfit(numbers)  # a number that is not there has become NaN
         if wrong is not None:
             raise CellError(
-                f"{self.path}: row {wrong} (counted from 0), column {name!r} is {numbers[wrong]}; "
-                f"numbers must be finite and fit float32"
+                f"{self.path}: row {wrong} (counted from 0), column {name!r} is {numbers[wrong]}",
+                "numbers must be finite and fit float32",
             )
         return numbers
 

@@ -143,9 +143,11 @@ class _Worker:
 
 def _work(content: Mapping[str, Any], sender: Connection, has_notes: bool) -> None:
     try:
-        sender.send(attempt_content(content, has_notes=has_notes))
+        problem = attempt_content(content, has_notes=has_notes)
     except Stopped as stopped:
-        sender.send(str(stopped))
+        problem = str(stopped)
+    with contextlib.suppress(OSError):  # the process that listened was killed
+        sender.send(problem)
 
 
 def _stop(running: Sequence[_Worker]) -> None:

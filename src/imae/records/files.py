@@ -40,7 +40,13 @@ def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> 
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        handle, temporary = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
+        )
+    except OSError as error:
+        error.filename = os.fspath(path)  # not that of the temporary file
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -50,9 +56,11 @@ def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> 
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a result file is not
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename in (None, temporary):
+            error.filename = os.fspath(path)  # a full disk names none
         raise
     if is_name_synced:
         sync(path.parent)
@@ -209,9 +217,11 @@ def explained_writing(path: Path, run: Path, *, command: str = "train --resume")
     try:
         yield
     except OSError as error:
+        remedy = f"fix that, then continue with: imae {command} {run}"
+        if command == "train --resume" and not (run / "config.json").exists():
+            remedy = "fix that, or choose another folder (--out)"  # there is no run to continue
         raise ImaeError(
-            f"{path}: cannot be written ({error.strerror or error}); fix that, then continue with: "
-            f"imae {command} {run}"
+            f"{path}: cannot be written ({error.strerror or error}); {remedy}"
         ) from error
 
 
@@ -312,6 +322,21 @@ def hold(folder: Path) -> Iterator[None]:
                 path.unlink()
                 if is_new:
                     path.parent.rmdir()
+
+
+def is_left(folder: Path) -> bool:
+    """Whether a run that was held once is no longer, as after its process was killed."""
+    import fcntl
+
+    path = folder.resolve() / "lock"
+    if path in _locked or not path.is_file():
+        return False
+    try:
+        with path.open("rb+") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process holds it, or nothing can be said
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -262,13 +262,20 @@ def time_text(relative_time: float | None) -> str:
 
 def _headings(shown: "Table") -> list[str]:
     numbers = (column.heading for column in shown.columns)
-    return ["Data", "Noise added", "Network", "Method", "Seeds", *numbers, "Time"]
+    time = ["Time"] if _has_times(shown) else []
+    return ["Data", "Noise added", "Network", "Method", "Seeds", *numbers, *time]
+
+
+def _has_times(shown: "Table") -> bool:
+    """Whether a time relative to that of cce is known."""
+    return any(row.relative_time is not None for row in shown.rows)
 
 
 def _cells(shown: "Table", row: "Row") -> list[str]:
     names = [printable(name) for name in (*row.setting, row.method)]
     numbers = [summary_text(row.values[each.name], seeds=row.seeds) for each in shown.columns]
-    return [*names, str(row.seeds), *numbers, time_text(row.relative_time)]
+    time = [time_text(row.relative_time)] if _has_times(shown) else []
+    return [*names, str(row.seeds), *numbers, *time]
 
 
 def _literal(text: str) -> str:

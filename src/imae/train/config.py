@@ -269,7 +269,7 @@ class Config(_Section):
     noise: str | None = Field(default=None, description="Noise to add, such as symmetric:0.4.")
     noise_map: str | None = Field(default=None, description="For pairs noise: FROM:TO,FROM:TO.")
     noise_exact: bool = Field(default=False, description="Change exactly this part of the labels.")
-    seed: int = Field(default=DEFAULT_SEED, ge=0, description="Seed of every draw.")
+    seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**64, description="Seed of every draw.")
     model: ModelConfig = Field(default_factory=lambda: ModelConfig())
     method: MethodConfig = Field(default_factory=lambda: MethodConfig())
     train: TrainConfig = Field(default_factory=lambda: TrainConfig())

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from imae.data.batches import balanced_sizes
 from imae.errors import DataError, ImaeError
 from imae.records import EpochDynamics
 from imae.records.measures import HELD_OUT
@@ -121,6 +122,7 @@ def label_wave(changes: Sequence[float]) -> tuple[int | None, bool]:
 
 _LONG_ENOUGH = 20  # epochs
 _STILL_RISING = 0.03
+_RARE = 1 / 3  # of the rows that a class has on average
 
 
 def closing_hints(
@@ -130,6 +132,8 @@ def closing_hints(
     *,
     epochs: float,
     is_robust: bool = True,
+    counts: NDArray[np.int64] | None = None,
+    batch_size: int | None = None,
 ) -> list[str]:
     """What an experienced person would say about a run that has ended, a line each.
 
@@ -139,10 +143,15 @@ def closing_hints(
         class_names: Names of the classes.
         epochs: Epochs that were trained.
         is_robust: Whether the method is another than cross entropy.
+        counts: Training rows of each class, shape (C,).
+        batch_size: Rows in a batch, unless batches are balanced already.
     """
     hints = []
-    seen = np.unique(predicted[predicted >= 0]) if predicted is not None else np.zeros(0)
-    if len(seen) == 1 and len(class_names) > 1:
+    seen = np.unique(predicted[predicted >= 0]) if predicted is not None else np.zeros(0, int)
+    rare = rare_class_hint(seen, counts, batch_size, class_names)
+    if rare is not None:
+        hints.append(rare)
+    elif len(seen) == 1 and len(class_names) > 1:
         hints.append(
             f"every row is predicted as {class_names[int(seen[0])]!r}: nothing was learned; try "
             "another optimizer.lr, more epochs or another method"
@@ -158,6 +167,39 @@ def closing_hints(
                 "longer" + (": robust losses learn more slowly than cross entropy" * is_robust)
             )
     return hints
+
+
+def rare_class_hint(
+    seen: NDArray[np.integer],
+    counts: NDArray[np.int64] | None,
+    batch_size: int | None,
+    class_names: Sequence[str],
+) -> str | None:
+    """What to say of rare classes that are never predicted, and the options that bring them back.
+
+    A robust loss takes the few rows that contradict all others for wrong labels.
+    """
+    if counts is None or batch_size is None or len(seen) == 0:
+        return None
+    is_rare = (counts > 0) & (counts <= _RARE * counts.sum() / (counts > 0).sum())
+    is_rare[seen] = False
+    lost = np.flatnonzero(is_rare)
+    if len(lost) == 0:
+        return None
+    first = int(lost[0])
+    others = f" and {len(lost) - 1} other rare classes" if len(lost) > 1 else ""
+    said = (
+        f"class {class_names[first]!r} ({counts[first]} of {counts.sum()} rows){others} is never "
+        "predicted: "
+    )
+    sizes = balanced_sizes(counts, batch_size)
+    if sizes is None:
+        few = class_names[int(np.argmin(np.where(counts > 0, counts, counts.max())))]
+        return f"{said}class {few!r} has too few rows; add some, or leave it out"
+    return (
+        f"{said}draw rare classes more often with --set data.balanced={sizes[0]} "
+        f"--set train.batch_size={sizes[1]}"
+    )
 
 
 LARGE_LOGIT = 1e4

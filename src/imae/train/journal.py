@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, DataError
 from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.records.measures import HELD_OUT, TEST
 from imae.train.display import Display, Logger, build_loggers
@@ -47,12 +47,19 @@ class Journal:
             is_resumed: Whether the folder holds a run to continue.
 
         Raises:
-            DataError: If the data is no longer what the run was started on.
+            DataError: If the data is no longer what the run was started on, or a run that has
+                finished has no checkpoint to be lengthened from.
         """
         if is_resumed:
             described = describe_rows(state.prepared, state.config.data.features)
             check_same_data(self.run, _labels(state), _held_labels(state), described)
-            load_checkpoint(self.run.checkpoints, self.display.say, state.restore)
+            found = load_checkpoint(self.run.checkpoints, self.display.say, state.restore)
+            if found is None and self.run.result() is not None:
+                raise DataError(
+                    f"{self.run.path}: has finished, and its checkpoints are missing or damaged, "
+                    "so it cannot be lengthened; it is left as it is; train again with another "
+                    "--out"
+                )
             self._continue(state)
         elif state.is_first:
             threads = state.config.machine.threads
@@ -202,8 +209,9 @@ class Journal:
         return line
 
     def failed(self, state: State, message: str) -> None:
-        """Records why the run ended."""
-        self._progress(state, "failed", message)
+        """Records why the run ended, unless it had finished before."""
+        if self.run.result() is None:
+            self._progress(state, "failed", message)
 
     def finish(self, state: State) -> None:
         """Writes the weights and the result."""
@@ -221,10 +229,15 @@ class Journal:
         }
         self.run.write_result(result)
         self._progress(state, "finished")
-        names, epochs = state.prepared.train.class_names, state.step / state.steps_per_epoch
-        is_robust = state.config.method.name != "cce"
+        rows, config = state.prepared.train, state.config
         for line in closing_hints(
-            history, self._predicted, names, epochs=epochs, is_robust=is_robust
+            history,
+            self._predicted,
+            rows.class_names,
+            epochs=state.step / state.steps_per_epoch,
+            is_robust=config.method.name != "cce",
+            counts=np.bincount(rows.labels, minlength=rows.num_classes),
+            batch_size=config.train.batch_size if config.data.balanced is None else None,
         ):
             self.display.say(line)
 

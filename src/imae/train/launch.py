@@ -6,7 +6,7 @@ import datetime
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch import nn
 
 from imae.curves import Curve
 from imae.data import Data
+from imae.data.image_files import BadImageError
 from imae.data.torch_dataset import as_data
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.methods.catalog import METHODS
@@ -135,6 +136,11 @@ def resume(
             raise ArgumentError(
                 f"{run.path}: its data was given in Python; give it again: "
                 f"{config.resume_command(run.path)}"
+            )
+        elif os.sep in config.data.name and not os.path.exists(config.data.name):
+            raise DataError(
+                f"{run.path}: its data is not there any more ({config.data.name}: there is no such "
+                f"path); if it was moved, say where it is: imae train DATA --resume {run.path}"
             )
         module = model if isinstance(model, nn.Module) else None
         _start(
@@ -320,6 +326,7 @@ def train_here(
     journal = Journal(run, display)
     with contextlib.ExitStack() as stack:
         stack.callback(journal.close)
+        stack.enter_context(_bad_images_explained())
         if is_first:
             stack.enter_context(run.lock())
             if run.exists() and not is_resumed:
@@ -359,6 +366,18 @@ def train_here(
                 raise ImaeError(lost_line(config, folder)) from error
             raise
     return folder
+
+
+@contextlib.contextmanager
+def _bad_images_explained() -> Iterator[None]:
+    """Adds to the error of an image that cannot be read how to train without such images."""
+    try:
+        yield
+    except BadImageError as error:
+        raise BadImageError(
+            f"{error}; to leave out all images that cannot be read: --set "
+            "data.options.on_bad_image=skip (in Python: on_bad_image='skip' of imae.data.load)"
+        ) from error
 
 
 def _start(

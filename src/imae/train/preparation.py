@@ -23,7 +23,7 @@ from imae.records import RunFolder, RunLabels
 from imae.train.config import ModelConfig
 from imae.train.machine import has_bfloat16
 
-_LATER = {"date_format"}  # keys that runs of earlier versions do not have
+_LATER = {"date_format", "number_format"}  # keys that runs of earlier versions do not have
 _SMALL = 96
 _ENLARGED = 112
 

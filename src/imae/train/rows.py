@@ -15,7 +15,7 @@ from imae.data import Data, HashedText, ImageFiles, Inputs, Split, Table, hold_o
 from imae.data.labels import label_notes
 from imae.data.loading import load_unscaled
 from imae.data.preparation import describe_preparation, fit_preparation, fit_scale
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, ChangedDataError, DataError
 from imae.train.config import Config
 from imae.train.preparation import frozen_features, published_images, with_start_pixels
 from imae.train.relabel import (
@@ -247,6 +247,40 @@ def _scaled(prepared: Prepared, source: str) -> Prepared:
         trusted=scaled(prepared.trusted),
         planted=scaled(prepared.planted),
     )
+
+
+def unchanged_data(settings: Mapping[str, Any], content: Mapping[str, str]) -> Data:
+    """The data of a run, before it is brought to one scale, if it is still what it was.
+
+    Rows that are known by the names of image files are not compared: a name cannot come to mean
+    another row.
+
+    Args:
+        settings: The section ``data`` of the run's settings.
+        content: Hashes of the parts that the run stored; runs of earlier versions have none.
+
+    Raises:
+        ChangedDataError: If training or validation rows differ in content, order or label.
+        ImaeError: If the data is no longer there, or cannot be read.
+    """
+    options = settings.get("options") or {}
+    data, _ = load_unscaled(settings["name"], root=settings.get("root"), **options)
+    if not content or isinstance(data.train.inputs, ImageFiles):
+        return data
+    if settings.get("labels"):
+        skipped = [row.row_id for row in data.skipped]
+        path = Path(settings["labels"])
+        data = replace(data, train=relabel_from_file(data.train, path, skipped=skipped))
+    texts = settings.get("features") is not None
+    for part, split in data.splits().items():
+        if part != "test" and content.get(part) != _content_hash(split, texts=texts):
+            labels = f" with the labels of {settings['labels']}" if settings.get("labels") else ""
+            raise ChangedDataError(
+                f"{settings['name']}{labels}: is not what the run was trained on, the {part} part "
+                "differs, so its row ids may now name other rows; put the data back as it was, or "
+                "audit it as it is now, in a new run: imae audit DATA"
+            )
+    return data
 
 
 def _content_hash(split: Split, *, texts: bool) -> str:

@@ -19,6 +19,7 @@ from imae.models import MODELS, Network, build, input_options
 from imae.models.network import as_network
 from imae.records import RunFolder, explained_writing
 from imae.records.files import open_regular, read_file, whole_file
+from imae.records.measures import HELD_OUT
 from imae.train.config import FROM_PYTHON, Config, build_config
 from imae.train.learner import add_output
 
@@ -78,8 +79,14 @@ class Run:
             check_choice("which", which, ("final", "best"))
         self.refuse_code()
         weights = self.path / "weights"
-        which = which or ("best" if (weights / "best.pt").exists() else "final")
+        is_by_default = which is None
+        which = which or ("best" if self._has_best() else "final")
         path = weights / f"{which}.pt"
+        if which == "best" and is_by_default and not path.exists():
+            raise DataError(
+                f"{path}: is missing, and this run chose its best weights by held-out labels or an "
+                "early stop; put it back, or ask for the final ones (--which final)"
+            )
         content = load_tensors(path)
         model = self.config.model
         if model.name is None:
@@ -100,6 +107,13 @@ class Run:
         method = self.config.method
         add_output(network, METHODS.build(method.name, **method.arguments))
         return network.eval()
+
+    def _has_best(self) -> bool:
+        """Whether the run keeps its best weights beside the final ones."""
+        if (self.path / "weights" / "best.pt").exists():
+            return True
+        is_measured = any(row.get(HELD_OUT.key) is not None for row in self.history)
+        return is_measured or self.config.train.early_stop is not None
 
     def refuse_code(self) -> None:
         """Raises if building the network would import code that the caller did not name.

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,8 @@ TRIALS = 20
 _MOST_FAILURES = 3  # before the first success, after which the search gives up
 _MOST_REPEATED = 20  # suggestions in a row that were tried before
 _FILE = "search.json"
-_LEFT = {"lock", "search.db"}  # by a search that was stopped before it began
+# Files of a search that was stopped before it began, with those that SQLite keeps beside its own.
+_LEFT = re.compile(r"lock|search\.db(-journal|-wal|-shm)?|\.search\.json\..*\.tmp")
 # Settings that say where the rows are: what was read there is compared itself.
 _READ = ("name", "root", "options", "labels", "workers", "from_python")
 _T = (0.0, 16.0)
@@ -205,7 +207,9 @@ def _check_folder(folder: Path, about: Mapping[str, Any]) -> bool:
     """
     path = folder / _FILE
     if not path.exists():
-        if folder.exists() and (not folder.is_dir() or set(os.listdir(folder)) - _LEFT):
+        names = os.listdir(folder) if folder.is_dir() else []
+        is_file = folder.exists() and not folder.is_dir()
+        if is_file or not all(map(_LEFT.fullmatch, names)):
             raise ArgumentError(f"{folder}: is not empty and holds no search; choose another --out")
         return True
     try:
