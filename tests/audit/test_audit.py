@@ -266,7 +266,7 @@ def test_equal_rows_of_a_run_with_different_labels_are_a_group(tmp_path):
     features[7], given[7] = features[3], (given[3] + 1) % 4
     features[20], given[20] = features[30], given[30]  # one label: no group
     np.savez(tmp_path / "rows.npz", features=features, labels=given)
-    config = {"data": {"name": str(tmp_path / "rows.npz")}, "train": {"epochs": 2}}
+    config = {"data": {"name": str(tmp_path / "rows.npz")}, "train": {"epochs": 5}}
     run = train(build_config({**config, "out": str(tmp_path / "run")}))
     found = audit(run.path)
     groups = dict(zip(found.row_ids.tolist(), found.group.tolist(), strict=True))

@@ -292,10 +292,18 @@ def test_only_flagged_rows_are_in_the_summary(run, capsys):
     assert "suggested" not in capsys.readouterr().out
 
 
+# Ctrl-C is heard even where the tests run in the background, whose processes do not hear it.
+SERVE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from imae.cli.app import main
+sys.exit(main())
+"""
+
+
 def test_a_served_review_ends_cleanly_and_nobody_else_serves_it(run, capsys):
     process = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from imae.cli.app import main; sys.exit(main())",
-         "audit", "serve", str(run)],
+        [sys.executable, "-c", SERVE, "audit", "serve", str(run)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unbuffered(),
     )  # fmt: skip
     watchdog = threading.Timer(60, process.kill)

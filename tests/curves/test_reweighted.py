@@ -12,7 +12,7 @@ MARGINS = torch.linspace(-40, 40, 161, dtype=torch.float64)
 
 def exact_value(weight, m):
     """Minus half the integral of a weight in p, by mpmath, panel by panel."""
-    with mpmath.workdps(30):
+    with mpmath.workdps(18):
         ends = mpmath.linspace(0, mpmath.mpf(m), 2 + int(abs(m)))
         return float(-mpmath.quad(lambda t: weight(1 / (1 + mpmath.exp(-t))), ends) / 2)
 
@@ -202,15 +202,16 @@ def test_sharp_gce_is_gce_at_0_and_near_it(q):
 @pytest.mark.parametrize(("T", "q"), [(4.0, 1.0), (30.0, 0.7), (80.0, 0.3), (8.0, 0.05)])
 @pytest.mark.parametrize("m", [-500.0, -30.0, -3.0, 0.0, 2.0, 15.0, 35.0])
 def test_sharp_gce_has_the_value_of_its_integral(T, q, m):
-    with mpmath.workdps(40):
+    with mpmath.workdps(20):
         T, q = mpmath.mpf(T), mpmath.mpf(q)
 
         def slope(t):
             p = 1 / (1 + mpmath.exp(-t))
             return mpmath.expm1(T * p**q / (1 + mpmath.exp(t))) / T
 
-        points = [mpmath.mpf(m) + step for step in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)]
-        exact = mpmath.quad(slope, points)
+        points = {mpmath.mpf(m) + step for step in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)}
+        points |= {mpmath.mpf(point) for point in (-40, -20, -10, -5, 0, 5, 10) if point > m}
+        exact = mpmath.quad(slope, sorted(points))
     found = SharpGCE(float(T), float(q)).value(torch.tensor([m], dtype=torch.float64)).item()
     assert found == pytest.approx(float(exact), rel=1e-8)
     single = SharpGCE(float(T), float(q)).value(torch.tensor([m])).item()

@@ -1,6 +1,7 @@
 import random
 
 import numpy as np
+import polars
 import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
@@ -8,7 +9,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from imae.data.batches import Batches
 from imae.data.features import Table
 from imae.data.images import ArrayImages
-from imae.data.torch_dataset import DatasetInputs, from_arrays, from_dataset
+from imae.data.torch_dataset import DatasetInputs, as_data, from_arrays, from_dataset
 from imae.errors import ArgumentError, DataError
 
 
@@ -187,3 +188,28 @@ def test_arrays_of_other_lengths_or_types_are_refused():
         from_arrays(np.array([["a"], ["b"]]), [0, 1])
     with pytest.raises(ArgumentError, match="an array, a data frame or a map-style data set"):
         from_arrays(3, [0, 1])
+
+
+def test_data_in_any_form_is_taken():
+    pairs = TensorDataset(torch.eye(4), torch.arange(4) % 2)
+    data = as_data(pairs)
+    assert as_data(data) is data
+    frame = polars.DataFrame({"x": [1.0, 2.0], "label": ["cat", "dog"], "z": [3.0, 4.0]})
+    found = as_data(frame).train
+    assert found.class_names == ("cat", "dog")
+    assert found.inputs.columns == ("x", "z")
+    arrays = as_data((np.eye(4), np.arange(4) % 2)).train
+    assert arrays.labels.tolist() == data.train.labels.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("rows", [np.eye(3), torch.eye(3), [1, 2, 3], 5, object()])
+def test_what_has_no_labels_is_refused(rows):
+    with pytest.raises(ArgumentError, match=f"data must be .* got {type(rows).__name__}"):
+        as_data(rows)
+
+
+@pytest.mark.parametrize("columns", [["x", "z"], ["label", "target"]])
+def test_a_frame_needs_one_column_of_labels(columns):
+    frame = polars.DataFrame({name: [0, 1] for name in columns})
+    with pytest.raises(DataError, match=f"must have one column called .* got {columns[0]}, "):
+        as_data(frame)

@@ -2,12 +2,14 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import polars
 import pytest
+import torch
 from PIL import Image
 
-from imae.data import Table, Unlabelled, load, load_unlabelled
+from imae.data import Table, Unlabelled, from_dataset, load, load_unlabelled
 from imae.data.preparation import describe_preparation, without_rows
-from imae.errors import DataError
+from imae.errors import ArgumentError, DataError
 
 
 def everything(inputs):
@@ -225,3 +227,31 @@ def test_messages_about_new_rows_name_what_helps(people, tmp_path):
     path.write_text("words\ngood\n")
     with pytest.raises(DataError, match="has no column 'text', as rows of texts need"):
         load_unlabelled(path, like=load(texts).train.inputs)
+
+
+def test_columns_of_a_frame_are_found_by_their_names(people):
+    frame = polars.DataFrame({"height": [1.5, 1.9], "pet": [0, 0], "age": [30, 50]})
+    found = everything(read(frame, people).inputs)
+    assert torch.equal(found, everything(load(people).train.inputs)[:2])
+    with pytest.raises(
+        DataError, match="the rows given: have no column 'age', which was trained on"
+    ):
+        read(frame.drop("age"), people)
+
+
+def test_no_rows_in_memory_are_refused(tiles):
+    with pytest.raises(DataError, match="the rows given: are none"):
+        read(torch.utils.data.TensorDataset(torch.zeros(0, 5, 5)), tiles)
+
+
+def test_tensors_are_taken_where_a_data_set_was_trained_on():
+    pairs = torch.utils.data.TensorDataset(torch.eye(4), torch.arange(4) % 2)
+    rows = load_unlabelled(2 * torch.eye(4), like=from_dataset(pairs).train.inputs)
+    assert torch.equal(everything(rows.inputs), 2 * torch.eye(4))
+    assert rows.row_ids.tolist() == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("rows", [5, object()])
+def test_what_is_no_rows_is_refused(tiles, rows):
+    with pytest.raises(ArgumentError, match="must be an array, a data frame or a map-style data"):
+        read(rows, tiles)

@@ -1,8 +1,10 @@
+import shutil
+
 import numpy as np
 import pytest
 import torch
 
-from imae.train import build_config, journal
+from imae.train import Run, build_config, journal, train
 
 SIDE = 6
 NUM_CLASSES = 3
@@ -27,25 +29,43 @@ def arrays(tmp_path):
     return make_arrays(tmp_path / "set.npz")
 
 
+def small_config(arrays, out, **sections):
+    """A small configuration, with some settings replaced."""
+    content = {
+        "data": {"name": str(arrays), "options": {"pad": 1}},
+        "model": {"name": "small_cnn"},
+        "train": {"epochs": 3, "batch_size": 16},
+        "machine": {"threads": 1, "accelerator": "cpu"},
+        "out": str(out),
+        "seed": 5,
+    }
+    for name, value in sections.items():
+        is_section = isinstance(value, dict)
+        content[name] = {**content.get(name, {}), **value} if is_section else value
+    return build_config(content)
+
+
 @pytest.fixture
 def configure(arrays, tmp_path):
-    """A small configuration, with some settings replaced: configure(train={"epochs": 2})."""
+    """A small configuration: configure(train={"epochs": 2})."""
 
     def build(**sections):
-        content = {
-            "data": {"name": str(arrays), "options": {"pad": 1}},
-            "model": {"name": "small_cnn"},
-            "train": {"epochs": 3, "batch_size": 16},
-            "machine": {"threads": 1, "accelerator": "cpu"},
-            "out": str(tmp_path / "run"),
-            "seed": 5,
-        }
-        for name, value in sections.items():
-            is_section = isinstance(value, dict)
-            content[name] = {**content.get(name, {}), **value} if is_section else value
-        return build_config(content)
+        return small_config(arrays, **{"out": tmp_path / "run", **sections})
 
     return build
+
+
+@pytest.fixture(scope="session")
+def _trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    settings = {"train": {"epochs": 2, "checkpoint_every": 5}, "optimizer": {"name": "momentum"}}
+    return train(small_config(make_arrays(folder / "set.npz"), folder / "run", **settings))
+
+
+@pytest.fixture
+def trained(_trained, tmp_path):
+    """A finished run of two epochs with two checkpoints, to be damaged."""
+    return Run(shutil.copytree(_trained.path, tmp_path / "trained"))
 
 
 @pytest.fixture(autouse=True)

@@ -53,7 +53,8 @@ def test_every_one_that_is_kept_can_be_loaded(tmp_path):
     assert [load_tensors(path)["step"] for path in list_checkpoints(tmp_path)] == [1, 2, 3]
 
 
-def test_damage_anywhere_is_noticed_and_the_one_before_is_taken(configure):
+@pytest.mark.parametrize("number", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_damage_anywhere_is_noticed_and_the_one_before_is_taken(configure, number):
     small = {"name": "mlp", "arguments": {"hidden": 8}}
     run = train(configure(model=small, train={"epochs": 2}, optimizer={"name": "adam"}))
     folder = run.folder.checkpoints
@@ -61,12 +62,12 @@ def test_damage_anywhere_is_noticed_and_the_one_before_is_taken(configure):
     before = load_tensors(before)["step"]
     whole = newest.read_bytes()
     draws = np.random.default_rng(0)
-    damaged = [whole[:size] for size in draws.integers(0, len(whole), 100)]
-    for place in draws.integers(0, len(whole), 100):
+    damaged = [whole[:size] for size in draws.integers(0, len(whole), number)]
+    for place in draws.integers(0, len(whole), number):
         flipped = bytearray(whole)
         flipped[place] ^= 1 << int(draws.integers(8))
         damaged.append(bytes(flipped))
-    assert len(damaged) == 200
+    assert len(damaged) == 2 * number
     for content in damaged:
         newest.write_bytes(content)
         said = []

@@ -212,11 +212,10 @@ def test_a_cap_holds_for_methods_that_are_not_curves(configure, method):
         {"class_names": ["only one"]},
     ],
 )
-def test_a_damaged_preparation_is_one_line(configure, damage):
-    run = train(configure(train={"epochs": 1}))
-    run.folder.write_preparation({**run.folder.preparation(), **damage})
+def test_a_damaged_preparation_is_one_line(trained, damage):
+    trained.folder.write_preparation({**trained.folder.preparation(), **damage})
     with pytest.raises(DataError, match=r"is damaged|its classes are not those of labels"):
-        predict(run, np.zeros((3, 6, 6), np.uint8))
+        predict(trained, np.zeros((3, 6, 6), np.uint8))
 
 
 def test_no_run_and_a_run_without_weights(digits_run, tmp_path):

@@ -103,9 +103,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_checkpoint_that_does_not_fit_is_one_line_and_the_one_before_is_taken(configure, change):
-    run = train(configure(train={"epochs": 2}, optimizer={"name": "momentum"}))
-    result = run.result
+def test_a_checkpoint_that_does_not_fit_is_one_line_and_the_one_before_is_taken(trained, change):
+    run, result = trained, trained.result
     (run.path / "result.json").unlink()
     _, newest = list_checkpoints(run.folder.checkpoints)
     content = load_tensors(newest)

@@ -59,7 +59,7 @@ def test_every_test_row_is_a_query_for_all_others(run):
 
 def test_the_measure_is_that_of_the_tracklets_of_a_set(run, monkeypatch):
     test = load_test_rows(run)
-    rows = np.arange(0, 350, 5)
+    rows = np.arange(0, 150, 5)
     tracklets = Tracklets(
         test.inputs, rows, rows + 5, rows % 9, rows % 2 + 1, is_query=rows % 3 == 0
     )

@@ -1,12 +1,18 @@
+import functools
+
 import numpy as np
 import pytest
 import torch
+from alembic.util import pyfiles
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from imae.tune import tune
 
 CLASSES = 3
+
+# Every new database reads the history of optuna's tables, a dozen scripts, three times.
+pyfiles.load_module_py = functools.cache(pyfiles.load_module_py)
 
 
 @event.listens_for(Engine, "connect")
@@ -32,22 +38,33 @@ def rows(tmp_path):
     return make_rows(tmp_path / "rows.npz")
 
 
-@pytest.fixture
-def search(rows, tmp_path):
+def small_search(rows, folder):
     """A small search: search(trials=3), with settings and options replaced."""
 
     def run(settings=None, out="search", **options):
         content = {
             "data": {"name": str(rows), "hold_out": 0.3},
             "model": {"name": "linear"},
-            "train": {"epochs": 4, "batch_size": 32},
+            "train": {"epochs": 3, "batch_size": 32},
             "machine": {"threads": 1, "accelerator": "cpu"},
             "seed": 5,
             **(settings or {}),
         }
-        return tune(content, out=tmp_path / out, **options)
+        return tune(content, out=folder / out, **options)
 
     return run
+
+
+@pytest.fixture
+def search(rows, tmp_path):
+    return small_search(rows, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """A search of five trials that nothing disturbed; one of fewer is its beginning."""
+    folder = tmp_path_factory.mktemp("whole")
+    return small_search(make_rows(folder / "rows.npz"), folder)(trials=5)
 
 
 @pytest.fixture(autouse=True)

@@ -234,10 +234,11 @@ def _search(
 ) -> None:
     """Runs trials until the budget is used up."""
     while deadline is None or time.monotonic() < deadline:
-        done, running = len(distinct(study)), len(trials(study, "RUNNING"))
+        last, running = ended(study), len(trials(study, "RUNNING"))
+        done = sum(SAME not in each.user_attrs for each in last)
         if limit is not None and done >= limit:
             return
-        if all(SAME in each.user_attrs for each in ended(study)[-_MOST_REPEATED:]) and done:
+        if all(SAME in each.user_attrs for each in last[-_MOST_REPEATED:]) and done:
             say(f"the last {_MOST_REPEATED} suggestions were all tried before: the search ends")
             return
         if limit is not None and done + running >= limit:

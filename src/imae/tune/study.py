@@ -126,12 +126,15 @@ def try_again(study: "optuna.Study", trial: "FrozenTrial") -> None:
 
 def _left_behind(study: "optuna.Study") -> "list[FrozenTrial]":
     """Trials of processes that died or were stopped, unless they were tried again already."""
-    stopped = [each for each in trials(study, "FAIL") if PROBLEM not in each.user_attrs]
     every = study.get_trials(deepcopy=False)
+    stopped = [
+        each for each in every if each.state.name == "FAIL" and PROBLEM not in each.user_attrs
+    ]
+    running = [each for each in every if each.state.name == "RUNNING"]
     last = {each.user_attrs.get(FIRST, each.number): each.number for each in every}
     return [
         each
-        for each in (*trials(study, "RUNNING"), *stopped)
+        for each in (*running, *stopped)
         if last[each.user_attrs.get(FIRST, each.number)] == each.number
     ]
 
@@ -145,8 +148,8 @@ def trials(study: "optuna.Study", *states: str) -> "list[FrozenTrial]":
 
 def ended(study: "optuna.Study") -> "list[FrozenTrial]":
     """Trials that ended for good: finished, pruned, or failed by themselves."""
-    failed = [each for each in trials(study, "FAIL") if PROBLEM in each.user_attrs]
-    return sorted([*trials(study, "COMPLETE", "PRUNED"), *failed], key=lambda each: each.number)
+    every = trials(study, "COMPLETE", "PRUNED", "FAIL")
+    return [each for each in every if each.state.name != "FAIL" or PROBLEM in each.user_attrs]
 
 
 def distinct(study: "optuna.Study") -> "list[FrozenTrial]":
@@ -170,8 +173,12 @@ def _sampler(seed: int) -> Any:
             return {}
 
         def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> Any:
-            others = [*ended(study), *trials(study, "RUNNING")]
-            before = sum(each.number < trial.number for each in others)
+            others = trials(study, "COMPLETE", "PRUNED", "FAIL", "RUNNING")
+            before = sum(
+                each.number < trial.number
+                and (each.state.name != "FAIL" or PROBLEM in each.user_attrs)
+                for each in others
+            )
             sampler = TPESampler(
                 n_startup_trials=_STARTUP_TRIALS,
                 multivariate=False,

@@ -164,6 +164,14 @@ def test_tracklet_columns_must_fit() -> None:
         build([0, 2, 1], [2, 3])
 
 
+def test_tracklets_own_their_frames_and_share_none() -> None:
+    tracklets = build([2, 0], [3, 1])
+    assert tracklets.owners.tolist() == [1, -1, 0]
+    assert tracklets.frame_rows(0).tolist() == [2]
+    with pytest.raises(DataError, match="tracklets 0 and 1 share frames"):
+        build([0, 1], [2, 3])
+
+
 def build(starts: list[int], stops: list[int]) -> Tracklets:
     return Tracklets(
         frames=ImageFiles(Path("nowhere"), ["a.jpg", "b.jpg", "c.jpg"]),
