@@ -26,6 +26,7 @@ coverage: $(VENV)/installed
 slow: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,services,integrations,release,notebooks]'
 	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q --hypothesis-profile=thorough tests/losses/test_functional.py tests/noise
 
 # Wheel and source distribution, checked.
 dist: $(VENV)/installed

@@ -5,15 +5,31 @@ needs half a second alone needed half a minute.
 """
 
 import os
+import sys
 
+# Where it is set, every process that a test starts would compile the package anew, and so would
+# both processes of the tests with the tests themselves.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"  # read when numpy and torch are loaded
 
 import importlib.util  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import IO  # noqa: E402
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+
+# Processes are killed in tests, the machine is not: nothing has to reach the disk. What is synced
+# is counted in tests/records/test_whole_file.py.
+os.fsync = lambda handle: None  # noqa: ARG005
+
+# ``make slow`` tries many more.
+hypothesis.settings.register_profile("quick", max_examples=50)
+hypothesis.settings.register_profile("thorough", max_examples=500)
+hypothesis.settings.load_profile("quick")
 
 # These pages mix Python with commands; tests/test_pages.py runs both in their order.
 collect_ignore_glob = ["docs/tutorials/*.md", "docs/start/*.md", "README.md"]
@@ -35,6 +51,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path) in _NEEDING:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made but not drawn, which takes longest; tests of figures draw them."""
+    from matplotlib.figure import Figure
+
+    def savefig(figure: Figure, file: IO[bytes], *, format: str, **options: object) -> None:  # noqa: ARG001
+        file.write(format.encode())
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ def draw_curves() -> None:
     import matplotlib.style
 
     from imae.curves import parse_curve
-    from imae.recipes.tables.weights import draw_pipeline, draw_weights
+    from imae.recipes.tables.paper_figures import draw_pipeline, draw_weights
 
     compared = {name: parse_curve(name) for name in ("cce", "mae", "imae:T=8")}
     by_T = {  # noqa: N806

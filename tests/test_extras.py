@@ -30,7 +30,7 @@ def test_a_broken_one_is_not_called_missing(tmp_path, monkeypatch):
 
 
 WITHOUT_TRAIN = """
-import importlib.util, sys
+import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] == "pydantic":
@@ -41,7 +41,7 @@ from imae.errors import MissingExtraError
 from imae.integrations.boosting import Objective
 from imae.integrations.sklearn import IMAEClassifier
 IMAEClassifier(max_iter=20, random_state=0).fit(numpy.eye(20), [0, 1] * 10)
-if importlib.util.find_spec("transformers"):
+if "transformers" in sys.argv:
     from imae.integrations.transformers import loss_function
     loss_function("imae", T=8.0)
 from imae.integrations.dynamics import Recorder
@@ -52,7 +52,10 @@ except MissingExtraError as error:
 """
 
 
-def test_integrations_work_without_what_only_a_run_folder_needs(tmp_path):
-    command = [sys.executable, "-W", "ignore", "-c", WITHOUT_TRAIN]
+@pytest.mark.parametrize("further", ["", pytest.param("transformers", marks=pytest.mark.slow)])
+def test_integrations_work_without_what_only_a_run_folder_needs(tmp_path, further):
+    if further:
+        pytest.importorskip(further)
+    command = [sys.executable, "-W", "ignore", "-c", WITHOUT_TRAIN, further]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "pip install 'imae[train]'" in done.stdout, done.stderr

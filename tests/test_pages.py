@@ -79,7 +79,7 @@ def run_page(page: Path, *, shows_output: bool = False) -> int:
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch, quick_figures):  # noqa: ARG001
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:  # label files and run folders are read without torch
     import torch
 
 
+DEFAULT_SEED = 123
+"""Seed of everything that was not given one."""
+
+
 def seeded(seed: int) -> np.random.Generator:
     """A new generator for this seed.
 

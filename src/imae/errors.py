@@ -60,6 +60,8 @@ def check_interval(
     Raises:
         ArgumentError: If the value is outside, infinite, NaN or not a number.
     """
+    if type(value) is float and low < value < high:  # as nearly always: the checks below are slow
+        return
     if isinstance(value, bool | str | bytes) or not isinstance(value, SupportsFloat):
         raise ArgumentError(f"{name} must be a number, got {value!r}")
     # Whole numbers are compared as they are: a float does not have enough digits for a seed.
@@ -73,7 +75,8 @@ def check_interval(
 
 def _as_float(name: str, value: SupportsFloat) -> float:
     try:
-        return float(value)
+        # A tensor that asks for a gradient would warn of being converted.
+        return float(value.item() if hasattr(value, "item") else value)
     except OverflowError:  # a whole number of hundreds of digits
         return math.inf
     except (TypeError, ValueError, RuntimeError):  # an array of several

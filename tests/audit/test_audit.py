@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from imae._draws import seeded
-from imae.audit import audit
+from imae.audit import Audit, audit
 from imae.data import load
 from imae.errors import ArgumentError, DataError
 from imae.records import EpochDynamics, RunFolder, RunLabels
@@ -181,6 +181,22 @@ def test_dynamics_of_other_rows_are_refused(tmp_path):
         audit(folder)
 
 
+@pytest.mark.parametrize("other", [0, 1])
+def test_a_network_that_predicts_one_class_for_every_row_judges_nothing(tmp_path, other):
+    folder = RunFolder(tmp_path)
+    folder.write_config({"data": {"name": "digits"}})
+    ids, given = np.array(["a", "b", "c", "d"]), np.array([0, 1, 0, 1])
+    folder.write_labels(RunLabels(ids, given, np.array(["x", "y"])))
+    predicted = np.array([0, other, 0, other], np.int32)
+    margin = np.where(predicted == given, 2.0, -2.0).astype(np.float32)
+    folder.write_dynamics(1, EpochDynamics(margin, predicted, np.ones(4, np.float32)))
+    if other == 1:
+        assert len(audit(folder)) == 4
+    else:
+        with pytest.raises(DataError, match="predicts 'x' for every row in the end"):
+            audit(folder)
+
+
 @pytest.mark.parametrize(
     ("probabilities", "given", "message"),
     [
@@ -262,9 +278,57 @@ def test_labels_of_a_class_that_the_network_gave_up_are_not_flagged_for_that(has
     assert found.is_flagged[(given != 0) & (given != clean)].mean() > 0.7
 
 
+def test_wrong_labels_of_a_class_that_is_never_predicted_are_found_by_their_neighbours():
+    features, given, clean, posterior = blobs(0.05, num_rows=1200)
+    is_made_up = seeded(4).random(len(given)) < 0.1  # a fifth class has wrong labels only
+    given = np.where(is_made_up, 4, given)
+    posterior = np.concatenate([posterior, np.zeros((len(given), 1))], axis=1)
+    with pytest.warns(UserWarning, match=r"1 of 5 classes .* \(4\)"):
+        found = audit(posterior, given=given, features=features)
+    assert np.median(found.suspicion[is_made_up]) > np.quantile(found.suspicion[~is_made_up], 0.9)
+    assert found.noise_rate > 1.3 * (given != clean)[~is_made_up].mean()  # they count in the rate
+
+
 def test_a_network_that_learnt_nothing_is_refused():
     with pytest.raises(DataError, match="any class"):
         audit(np.tile([0.0, 0.0, 1.0], (20, 1)), given=np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+def test_lists_and_tensors_are_taken(kind):
+    features, given, _, posterior = blobs(0.1, num_rows=200)
+    expected = audit(posterior, given=given, features=features).suspicion
+    arguments = (posterior, given, features)
+    one, two, three = (
+        each.tolist() if kind is list else torch.from_numpy(each) for each in arguments
+    )
+    np.testing.assert_allclose(audit(one, given=two, features=three).suspicion, expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"row_ids": ["a"] * 6}, "row_ids: 'a' appears 6 times"),
+        ({"class_names": ("a", "b", "a")}, "class_names: 'a' appears 2 times"),
+        ({"row_ids": ["a"]}, "1 ids for 6 rows"),
+    ],
+)
+def test_names_that_are_not_distinct_are_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        audit(np.eye(3)[[0, 1, 2] * 2], given=np.array([0, 1, 2] * 2), **change)
+
+
+def test_ids_may_be_numbers(tmp_path):
+    found = audit(np.eye(2)[[0, 1]], given=np.array([0, 1]), row_ids=np.array([7, 8]))
+    found.save(RunFolder(tmp_path))
+    assert Audit.load(RunFolder(tmp_path)).row_ids.tolist() == ["7", "8"]
+
+
+def test_one_row_has_no_neighbours_and_bytes_are_no_rows():
+    with pytest.raises(DataError, match="no neighbours"):
+        audit(None, given=np.array([0]), features=np.ones((1, 3)))
+    with pytest.raises(ArgumentError, match="got bytes"):
+        audit(b"runs", given=np.array([0]))
 
 
 def labelled_blobs(num_rows=240):

@@ -1,7 +1,12 @@
-"""A whole round of review in a real browser."""
+"""A whole round of review in a real browser.
+
+Tests wait for elements, never by ``wait_for_function``: a function that is not true at once is
+evaluated again by the page itself, and the policy of the page refuses that.
+"""
 
 import csv
 import io
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -208,7 +213,7 @@ def test_pages_of_one_run_share_their_decisions(review, open_page, tmp_path, mak
     one = open_page(path.as_uri())
     two = open_page(path.as_uri(), context=one.page.context)
     one.press("x")
-    two.page.wait_for_function("document.querySelector('#status').textContent.startsWith('1 of')")
+    two.page.locator("#status", has_text=re.compile(r"^1 of")).wait_for()
     (other,) = write_review(make_audit(prefix="other"), tmp_path / "other.html")
     assert open_page(other.as_uri(), context=one.page.context).status == "0 of 11 decided"
 
@@ -278,7 +283,8 @@ def test_filters_show_what_they_say(review, open_page):
     opened.page.locator("select[name=kind]").select_option("none")
     assert shown.count() == 2
     opened.page.get_by_role("button", name="Reset").click()
-    opened.page.wait_for_function("document.querySelectorAll('.card:not([hidden])').length === 11")
+    opened.page.locator(".card:not([hidden])").nth(10).wait_for()
+    assert opened.page.locator(".card:not([hidden])").count() == 11
     opened.page.locator("select[name=class]").select_option("1")
     suggested = np.where(audit.fits_no_class, -1, audit.suggested)
     assert shown.count() == ((audit.given == 1) | (suggested == 1))[rows].sum()
@@ -301,7 +307,6 @@ def many(make_audit, tmp_path):
     return audit, write_review(audit, tmp_path / "review.html")
 
 
-@pytest.mark.slow  # waits by a function that the policy of a page may refuse
 def test_filters_count_the_rows_of_other_pages_and_lead_to_them(make_audit, open_page, tmp_path):
     audit, files = many(make_audit, tmp_path)
     rows = suspects(audit)
@@ -317,13 +322,13 @@ def test_filters_count_the_rows_of_other_pages_and_lead_to_them(make_audit, open
     link = matches.get_by_role("link", name=f"Next: {there} on page 2")
     link.click()
     opened.page.wait_for_url(f"{files[1].as_uri()}#*")
-    opened.page.wait_for_function("document.getElementById('matches')?.hidden === false")
+    matches.wait_for(state="visible")
     assert opened.page.locator(".card:visible").count() == there
     assert opened.page.locator("select[name=pair]").input_value() == "1-2"
     opened.page.locator("select[name=kind]").select_option("open")
     assert "known page by page" in matches.inner_text()
     opened.page.get_by_role("button", name="Reset").click()
-    opened.page.wait_for_function("document.getElementById('matches').hidden")
+    matches.wait_for(state="hidden")
 
 
 def test_the_bar_counts_this_page_and_all_pages(make_audit, open_page, tmp_path):
@@ -393,7 +398,9 @@ def test_a_served_photo_is_enlarged_from_its_file(make_audit, open_page, tmp_pat
     with opened.page.expect_response("**/picture/*") as answer:
         opened.page.locator(".card img").first.click()
     assert answer.value.status == 200
-    opened.page.wait_for_function("document.querySelector('#look img').naturalWidth === 640")
+    picture = opened.page.locator("#look img")
+    picture.wait_for()
+    assert picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 640
     assert opened.did()[3] == []
 
 
@@ -420,7 +427,7 @@ def test_a_round_on_a_phone(review, open_page, tmp_path, scheme):
     assert opened.did() == NOTHING
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing(review, open_page, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe").Axe()
     opened = open_page(review[1].as_uri(), color_scheme=scheme)

@@ -6,7 +6,7 @@ import torch
 
 import imae
 from imae.audit import audit
-from imae.audit.cap import find_cap, stretched
+from imae.audit.calibrate import find_cap, stretched
 from imae.errors import ArgumentError
 
 

@@ -56,7 +56,11 @@ def test_decisions_become_a_bound_and_survive_on_disk(make_audit, tmp_path):
     audit = make_audit(400)
     sample = draw_sample(audit, 20)
     kinds = ["accept"] * 12 + ["no_class", "relabel", "keep", "skip", "flag"] + ["accept"] * 2
-    decisions = {int(row): Decision(kind, 0) for row, kind in zip(sample[:19], kinds, strict=True)}
+    labels = (audit.given + 1) % 4
+    decisions = {
+        row: Decision(kind, int(labels[row]))
+        for row, kind in zip(sample[:19].tolist(), kinds, strict=True)
+    }
     unfinished = check(audit, decisions, num_rows=20)
     assert not unfinished.is_complete
     assert "judged 19 of 20" in unfinished.sentence()
@@ -65,9 +69,25 @@ def test_decisions_become_a_bound_and_survive_on_disk(make_audit, tmp_path):
     assert (done.num_wrong, done.num_sampled, done.num_flagged) == (16, 20, 100)
     assert done.precision_at_least == lower_bound(16, 20)
     save_check(done, tmp_path / "check.json")
-    assert read_check(audit, tmp_path / "check.json") == done
-    audit.is_flagged[:50] = False
-    assert read_check(audit, tmp_path / "check.json") is None
+    assert read_check(tmp_path / "check.json") == done
+    assert done.is_of(audit)
+    audit.is_flagged[[0, 399]] = [False, True]  # as many, and others
+    assert not done.is_of(audit)
     (tmp_path / "check.json").write_text('{"num_flagged": "many"}')
     with pytest.raises(DataError, match="check again"):
-        read_check(audit, tmp_path / "check.json")
+        read_check(tmp_path / "check.json")
+
+
+def test_the_given_label_once_more_says_that_it_is_right(make_audit):
+    audit = make_audit(400)
+    sample = draw_sample(audit, 20)
+    decisions = {row: Decision("relabel", int(audit.given[row])) for row in sample.tolist()}
+    assert check(audit, decisions, num_rows=20).num_wrong == 0
+
+
+def test_of_all_flagged_rows_nothing_is_left_to_chance(make_audit):
+    audit = make_audit(40)
+    decisions = {row: Decision("no_class") for row in np.flatnonzero(audit.is_flagged).tolist()}
+    found = check(audit, decisions, num_rows=100)
+    assert found.precision_at_least == 1
+    assert found.sentence() == "A person found 10 of all 10 flagged rows wrong: 100.0% of them."

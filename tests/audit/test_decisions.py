@@ -1,6 +1,7 @@
 """Decisions of reviewers: what is read, and what is refused in one line."""
 
 import csv
+import os
 
 import pytest
 
@@ -65,6 +66,29 @@ def test_a_decision_that_settles_counts_more_than_one_that_does_not(make_audit, 
     )  # fmt: skip
     found = read_decisions(audit, [one, two])
     assert {row: each.decision for row, each in found.items()} == {0: "keep", 1: "accept"}
+
+
+def test_the_given_label_once_more_is_kept(make_audit, write):
+    audit = make_audit()
+    given = audit.class_names[audit.given[0]]
+    path = write(cells(audit, 0, "relabel", given), cells(audit, 0, "keep"))
+    assert read_decisions(audit, [path])[0].decision == "keep"
+
+
+def test_names_and_times_that_are_formulas_come_back_as_they_were(make_audit, tmp_path):
+    audit = make_audit()
+    decisions = {0: Decision("keep", None, "=cmd()", "@now")}
+    for _ in range(2):
+        write_decisions(audit, decisions, tmp_path / "a.csv")
+        assert not any(start in (tmp_path / "a.csv").read_text() for start in (",=", ",@"))
+        assert read_decisions(audit, [tmp_path / "a.csv"]) == decisions
+
+
+@pytest.mark.parametrize("name", ["pipe.csv", "pipe.parquet", "pipe.json", "pipe.npy"])
+def test_a_pipe_is_refused(make_audit, tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="is not a regular file"):
+        read_decisions(make_audit(), [tmp_path / name])
 
 
 def test_columns_that_only_inform_may_be_missing(make_audit, write):

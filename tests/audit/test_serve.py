@@ -92,6 +92,13 @@ def test_decisions_are_written_whole_and_taken_back(served):
     assert "photo/5.jpg" in again.page(0)
 
 
+def test_the_given_label_once_more_is_kept(served):
+    given = served.review.audit.class_names[served.review.audit.given[4]]
+    change = {"row_id": "photo/4.jpg", "decision": "relabel", "label": given}
+    assert send(served, [change])[0] == 204
+    assert served.review.decisions[4].decision == "keep"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

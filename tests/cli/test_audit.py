@@ -19,6 +19,7 @@ from imae.audit.cards import suspects
 from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, read_decisions, write_decisions
 from imae.cli.app import main
+from imae.cli.review import write_pages
 from imae.data import load
 from imae.records import RunFolder
 
@@ -197,6 +198,63 @@ def test_a_check_writes_its_page_then_its_bound(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check", "RUN", "--seed", "-1"], "seed must be at least 0"),
+        (["check", "RUN", "--out", "page.txt"], "the page must end in .html"),
+        (["run", "digits", "--precision", "2", "--out", "new"], "--precision must be in (0, 1]"),
+    ],
+)
+def test_options_out_of_range_are_one_line(run, tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit", *(str(run) if word == "RUN" else word for word in words)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_check_notices_that_other_rows_are_flagged(run, capsys):
+    folder = RunFolder(run)
+    audit = Audit.load(folder)
+    flagged = np.flatnonzero(audit.is_flagged).tolist()
+    made = {row: Decision("no_class") for row in flagged}
+    write_decisions(audit, made, run / "audit" / "decisions.csv")
+    assert main(["audit", "check", str(run), "--rows", "20"]) == 0
+    assert "found 20 of 20 randomly drawn flagged rows wrong" in capsys.readouterr().out
+    audit.is_flagged[[0, 299]] = [False, True]  # as many, and others
+    audit.save(folder)
+    write_pages(run, most_previews=0)
+    assert "randomly drawn" not in (run / "audit" / "review.html").read_text()
+    assert main(["audit", "check", str(run), "--rows", "40"]) == 0
+    said = capsys.readouterr()
+    assert "Note: the flagged rows are not those of the last check" in said.err
+    assert "judged 39 of 40" in said.out
+    assert f"imae audit check {run} --rows 40 --decisions FILE" in said.out
+    assert main(["audit", "check", str(run), "--rows", "40"]) == 0
+    assert "Note" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["audit.json", "audit.npz", "decisions.csv", "check.json"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+@pytest.mark.parametrize("command", ["serve", "check", "run"])
+def test_what_is_not_a_file_is_refused(run, tmp_path, capsys, name, kind, command):
+    path = run / "audit" / name
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path / "elsewhere")
+    assert main(["audit", command, str(run)]) == 2
+    error = capsys.readouterr().err
+    assert f"{name}: is not a regular file" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
     ("format", "name"), [("label-studio", "a.json"), ("fiftyone", "a.json"), ("mask", "a.npy")]
 )
 def test_the_audit_is_exported(run, tmp_path, format, name):
@@ -220,7 +278,7 @@ def test_data_that_is_gone_is_said_and_the_page_has_no_pictures(run, capsys):
     assert "data:image" not in (run / "audit" / "check.html").read_text()
 
 
-def test_a_served_review_ends_cleanly(run):
+def test_a_served_review_ends_cleanly_and_nobody_else_serves_it(run, capsys):
     process = subprocess.Popen(
         [sys.executable, "-c", "import sys; from imae.cli.app import main; sys.exit(main())",
          "audit", "serve", str(run)],
@@ -239,6 +297,8 @@ def test_a_served_review_ends_cleanly(run):
         headers = {"Content-Type": "application/json"}
         urllib.request.urlopen(urllib.request.Request(f"{address}decisions", body, headers)).close()
         assert list(read_decisions(audit, [run / "audit" / "decisions.csv"])) == [1]
+        assert main(["audit", "serve", str(run)]) != 0
+        refused = capsys.readouterr().err
         process.send_signal(signal.SIGINT)
         said, error = process.communicate(timeout=30)
     finally:
@@ -247,6 +307,8 @@ def test_a_served_review_ends_cleanly(run):
     assert process.returncode == 0
     assert error == ""
     assert "decisions.csv: 1" in said
+    assert "another process is serving this review" in refused
+    assert refused.count("\n") == 1
     assert "next: imae audit apply" in said
 
 
@@ -345,10 +407,10 @@ def test_a_folder_with_a_run_on_other_data_is_left_alone(audited, capsys):
 def test_the_same_command_audits_the_finished_run_again(tmp_path, monkeypatch, capsys):
     """Its paths are absolute where they are stored."""
     monkeypatch.chdir(tmp_path)
-    lines = [f"{row % 2},{row % 3},{'ab'[row % 2]}" for row in range(40)]
+    lines = [f"{row % 2},{row % 3},{'ab'[row % 2]}" for row in range(400)]
     (tmp_path / "table.csv").write_text("\n".join(["x,z,label", *lines]))
-    (tmp_path / "old.csv").write_text("\n".join(["row_id,label", *(f"{n},a" for n in range(40))]))
-    command = ["audit", "table.csv", "--epochs", "1", "--out", "checked"]
+    (tmp_path / "old.csv").write_text("\n".join(["row_id,label", *(f"{n},a" for n in range(400))]))
+    command = ["audit", "table.csv", "--epochs", "10", "--out", "checked"]
     assert main(command) == 0
     trained = (tmp_path / "checked" / "history.jsonl").read_bytes()
     assert main(command) == 0
@@ -397,6 +459,20 @@ def test_probabilities_of_other_data_do_not_replace_an_audit(digits, tmp_path, c
     assert main(["audit", "mnist", *arguments]) == 2
     assert "holds an audit of other data" in capsys.readouterr().err
     assert (out / "audit" / "audit.npz").read_bytes() == before
+
+
+def test_probabilities_do_not_touch_a_folder_of_other_files(digits, tmp_path, capsys):
+    np.save(tmp_path / "p.npy", np.eye(10)[digits.labels] * 0.9 + 0.01)
+    page = tmp_path / "mine" / "audit" / "review.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("mine")
+    arguments = ["--probabilities", str(tmp_path / "p.npy"), "--out", str(tmp_path / "mine")]
+    assert main(["audit", "digits", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert "holds files but no run, such as audit; choose another --out" in error
+    assert error.count("\n") == 1
+    assert [each for each in (tmp_path / "mine").rglob("*") if each.is_file()] == [page]
+    assert page.read_text() == "mine"
 
 
 def test_a_run_without_dynamics_is_one_line(audited, tmp_path, capsys):

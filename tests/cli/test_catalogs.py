@@ -6,7 +6,7 @@ from imae.data.sources import SOURCES
 from imae.methods import METHODS
 from imae.models import MODELS
 from imae.noise import KINDS
-from imae.train.settings import known_settings
+from imae.train.config import known_settings
 
 
 @pytest.mark.parametrize(

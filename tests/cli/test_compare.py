@@ -1,5 +1,8 @@
+import pytest
+
 from imae.cli.app import main
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
 QUICK = ["--model", "mlp", "--steps", "3", "--set", "machine.threads=1", "--seeds", "1"]
 
 

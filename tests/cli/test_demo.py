@@ -8,6 +8,7 @@ from imae.cli.app import main
 from imae.report import as_csv, as_markdown, read_runs, table
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_the_demo_compares_four_losses_under_one_recipe(tmp_path, capsys, monkeypatch):
     short = {**demo._SETTINGS, "model": {"name": "mlp"}, "train": {"steps": 2}}
     monkeypatch.setattr(demo, "_SETTINGS", short)

@@ -29,7 +29,9 @@ def run():
     return invoke
 
 
-@pytest.mark.parametrize("format", ["onnx", "torch", "safetensors"])
+@pytest.mark.parametrize(
+    "format", [pytest.param("onnx", marks=pytest.mark.slow), "torch", "safetensors"]
+)
 def test_a_file_is_written_and_nothing_else_is_said(run, digits_run, format, tmp_path):
     out = tmp_path / "deep" / "network"
     result = run(digits_run, "--format", format, "--out", out, "--which", "best")

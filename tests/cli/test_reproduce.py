@@ -19,6 +19,7 @@ def test_the_recipes_and_the_cells_of_one_are_listed(capsys):
     assert "resnet56-40-imae" in cells
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_nothing_to_train_is_written_at_once(tmp_path, capsys):
     assert main(["reproduce", "weights", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
@@ -26,6 +27,7 @@ def test_nothing_to_train_is_written_at_once(tmp_path, capsys):
     assert (tmp_path / "weights.png").exists()
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_a_cell_is_run_resumed_and_its_table_rebuilt(tmp_path, capsys):
     out = ["--out", str(tmp_path), "--budget", "tiny"]
     only = ["--only", "printed"]

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from imae.cli.app import gather_settings
+from imae._draws import DEFAULT_SEED
+from imae.cli.app import SEED, gather_settings
 
 
 @pytest.fixture
@@ -28,3 +29,8 @@ def test_a_budget_given_replaces_the_other_kind_in_the_file(config):
 def test_a_section_of_another_kind_is_left_for_the_check_to_refuse(config):
     config.write_text('{"train": 3}')
     assert gather_settings(config, None, {"train.epochs": 1}) == {"train": {"epochs": 1}}
+
+
+def test_the_help_names_the_seed_that_runs_have():
+    """Help must not load numpy, so it cannot read the number where it is kept."""
+    assert SEED.show_default == str(DEFAULT_SEED)

@@ -249,3 +249,9 @@ def test_a_parameter_is_differentiated_or_refused(curve, name):
 def test_an_edge_of_a_window_cannot_be_trained(edge):
     with pytest.raises(ArgumentError, match=f"{edge} cannot be trained"):
         Window(CCE(), **{edge: torch.nn.Parameter(torch.tensor(1.0))})
+
+
+def test_agce_keeps_its_digits_where_the_label_is_unlikely():
+    m = torch.tensor([-12.0, -7.0, -1.0])
+    curve = AGCE(a=0.001, q=0.001)
+    torch.testing.assert_close(curve.value(m).double(), curve.value(m.double()), rtol=1e-6, atol=0)

@@ -13,6 +13,8 @@ from imae.curves import (
     Scale,
     imae_weight_variance,
     impact_ratio,
+    label_sum_range,
+    loss_supremum,
     mean_weight,
     weight_variance,
 )
@@ -114,3 +116,16 @@ def test_the_default_dtype_does_not_matter():
         assert weight_variance(MAE()) == pytest.approx(4 / 45, rel=1e-13)
     finally:
         torch.set_default_dtype(before)
+
+
+@pytest.mark.filterwarnings("error")  # torch warns where a tensor with a gradient becomes a number
+def test_a_parameter_is_described_as_its_number():
+    trained, plain = IMAE(torch.nn.Parameter(torch.tensor(8.0, dtype=torch.float64))), IMAE(T=8.0)
+    for number in (mean_weight, weight_variance, loss_supremum):
+        assert number(trained) == pytest.approx(number(plain))
+    assert impact_ratio(trained, 0.5, 1.0) == pytest.approx(impact_ratio(plain, 0.5, 1.0))
+    assert label_sum_range(trained, 3) == pytest.approx(label_sum_range(plain, 3))
+    assert trained.weight_at(0.1) == pytest.approx(plain.weight_at(0.1))
+    assert Scale(plain, torch.nn.Parameter(torch.tensor(0.5))).weight_at(0.5) == pytest.approx(
+        plain.weight_at(0.5) / 2
+    )

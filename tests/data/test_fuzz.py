@@ -22,7 +22,7 @@ from imae.data.preparation import without_rows
 from imae.data.sources.archive import unpickle
 from imae.data.sources.cifar_n import read_label_file
 from imae.data.sources.digits import read_idx
-from imae.data.sources.mars import read_mat
+from imae.data.sources.photo_sets import read_mat
 from imae.errors import DataError
 from imae.noise import read_manifest, symmetric, write_manifest
 

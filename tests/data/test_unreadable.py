@@ -49,8 +49,8 @@ def test_a_pipe_is_not_waited_for(photo_folder):
     data = load_image_folder(photo_folder)
     (photo_folder / "cat" / "0.jpg").unlink()
     os.mkfifo(photo_folder / "cat" / "0.jpg")
-    assert "no ordinary file" in drop_unreadable(data).skipped[0].reason
-    with pytest.raises(DataError, match="no ordinary file"):
+    assert "not a regular file" in drop_unreadable(data).skipped[0].reason
+    with pytest.raises(DataError, match="not a regular file"):
         check_present(data)
 
 

@@ -24,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import check_param_validation, parametrize_with_checks
 
-from imae.audit.cap import stretched
+from imae.audit.calibrate import stretched
 from imae.curves import GCE
 from imae.errors import DataError
 from imae.integrations.sklearn import IMAEClassifier, LabelAuditor

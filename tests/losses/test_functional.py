@@ -20,8 +20,8 @@ from imae.losses import cap_logits, curve_loss, forward_correction, margin, weig
 from imae.noise import symmetric
 
 REDUCTIONS = ("none", "mean", "sum")
+# How many examples are tried is said by the profiles of the root conftest.
 PROPERTY = settings(
-    max_examples=250,
     deadline=None,
     derandomize=True,
     database=None,
@@ -76,11 +76,29 @@ def loss_and_gradient(logits, target, curve, **options):
     return loss.detach(), gradient
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize(
-    "name", ["plain", "class weights", "ignored", "smoothed", "probabilities", "volume"]
+    ("name", "reduction"),
+    [
+        ("plain", "mean"),
+        ("class weights", "none"),
+        ("ignored", "sum"),
+        ("smoothed", "mean"),
+        ("probabilities", "none"),
+        ("volume", "mean"),
+    ],
 )
 def test_gradients_and_their_gradients(curve, name, reduction, generator):
+    check_gradients(curve, name, reduction, generator)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_and_their_gradients_with_every_reduction(curve, name, reduction, generator):
+    check_gradients(curve, name, reduction, generator)
+
+
+def check_gradients(curve, name, reduction, generator):
     logits, target, options = case(name, generator)
     logits.requires_grad_()
 
@@ -176,7 +194,7 @@ def test_one_hot_probabilities_are_class_targets(curve, normalize, generator):
     torch.testing.assert_close(hard, soft)
 
 
-@settings(PROPERTY, max_examples=500)
+@PROPERTY
 @given(row=LOGITS, data=st.data())
 def test_gradient_has_the_norm_of_the_weight_and_sums_to_zero(curves, row, data):
     curve = data.draw(st.sampled_from(curves))
@@ -216,7 +234,7 @@ def test_classes_can_change_places(curves, edges, row, data):
     torch.testing.assert_close(moved_gradient, gradient[:, order], rtol=1e-11, atol=1e-12)
 
 
-@settings(PROPERTY, max_examples=100)
+@PROPERTY
 @given(row=LOGITS, data=st.data())
 def test_identities_hold_through_logits(row, data):
     label = torch.tensor([data.draw(st.integers(0, len(row) - 1))])

@@ -435,3 +435,12 @@ def test_a_label_that_no_class_can_get_has_an_infinite_loss_and_no_nan():
     assert loss.item() == math.inf
     assert logits.grad.isfinite().all()
     assert matrix.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equally_likely_classes_count_as_the_first_of_them(dtype):
+    logits = torch.zeros(1, 3, dtype=dtype, requires_grad=True)
+    (gradient,) = torch.autograd.grad(
+        bootstrap_loss(logits, torch.tensor([2]), beta=0.5, hard=True), logits
+    )
+    torch.testing.assert_close(gradient, gradient.new_tensor([[-1 / 6, 1 / 3, -1 / 6]]))

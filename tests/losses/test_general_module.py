@@ -99,6 +99,14 @@ def test_the_transition_moves_with_the_module():
     torch.testing.assert_close(other(LOGITS, TARGET), CorrectedLoss(NOISE)(LOGITS, TARGET))
 
 
+def test_shapes_without_numbers():
+    logits = LOGITS.to("meta").requires_grad_()
+    for module in COMPILED.values():
+        loss = copy.deepcopy(module).to("meta")(logits, TARGET.to("meta"))
+        (gradient,) = torch.autograd.grad(loss, logits)
+        assert (loss.shape, gradient.shape) == ((), LOGITS.shape)
+
+
 COMPILED = {
     "soft bootstrap": BootstrapLoss(0.6),
     "forward": CorrectedLoss(NOISE),
@@ -110,7 +118,9 @@ COMPILED = {
 }
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "dynamic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["static", "dynamic"]
+)
 @pytest.mark.parametrize("name", COMPILED)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
 def test_compiles_whole(name, dynamic):

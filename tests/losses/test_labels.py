@@ -1,12 +1,23 @@
 import math
 import warnings
+from functools import partial
 
 import pytest
 import torch
 from torch.nn import functional
 
 from imae.curves import CCE
-from imae.losses import curve_loss
+from imae.losses import (
+    IMAELoss,
+    active_negative_loss,
+    asymmetric_mse,
+    backward_correction,
+    bootstrap_loss,
+    curve_loss,
+    eps_softmax_loss,
+    forward_correction,
+    normalized_cross_entropy,
+)
 from imae.losses.arguments import (
     Labels,
     check_labels,
@@ -16,6 +27,11 @@ from imae.losses.arguments import (
 )
 
 DTYPES = (torch.float32, torch.float64)
+
+
+# Loading the samples of all functions of torch takes seconds. By default test_functional.py
+# compares every way to call a loss.
+NEEDS_SAMPLES = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +70,7 @@ def ours(logits, target, **options):
     return curve_loss(logits, target, CCE(), **options)
 
 
+@NEEDS_SAMPLES
 def test_torch_gives_as_many_samples_as_it_did(torch_samples):
     functions, modules = torch_samples
     counts = len(functions) / len(DTYPES), len(modules) / len(DTYPES)
@@ -62,6 +79,7 @@ def test_torch_gives_as_many_samples_as_it_did(torch_samples):
     assert sum(counts) >= 100
 
 
+@NEEDS_SAMPLES
 @pytest.mark.parametrize("kind", [0, 1], ids=["function", "module"])
 def test_every_sample_of_torch_agrees(torch_samples, kind):
     for logits, target, options in torch_samples[kind]:
@@ -74,6 +92,7 @@ def test_every_sample_of_torch_agrees(torch_samples, kind):
         )
 
 
+@NEEDS_SAMPLES
 @pytest.mark.parametrize("kind", [0, 1], ids=["function", "module"])
 def test_every_sample_of_torch_agrees_without_a_gradient(torch_samples, kind):
     with torch.no_grad():
@@ -116,6 +135,9 @@ MALFORMED = {
     "weight of two dimensions": (Z, Y, {"weight": torch.ones(1, 3)}),
     "weight too short for a distribution": (Z, SOFT, {"weight": torch.ones(2)}),
     "smoothing just too large": (Z, Y, {"label_smoothing": 1.000001}),
+    "weight that asks for a gradient": (Z, Y, {"weight": torch.ones(3, requires_grad=True)}),
+    "no classes": (Z[:, :0], Y, {}),
+    "ignored class of another type": (Z, Y, {"ignore_index": 1.5}),
     "unknown reduction": (Z, Y, {"reduction": "average"}),
     "reduction in capitals": (Z, Y, {"reduction": "Mean"}),
 }
@@ -135,7 +157,41 @@ def test_a_malformed_call_raises_what_torch_raises(name, grad):
     # The message gives the value or the shapes at fault, in one line if ours.
     value = next((str(v) for k, v in options.items() if k in ("reduction", "label_smoothing")), "")
     given = (value, str(tuple(target.shape)), *(str(y) for y in target.flatten().tolist()))
-    assert any(part and part in str(raised.value) for part in given)
+    assert any(part and part in str(raised.value) for part in given) or "weight cannot" in str(
+        raised.value
+    )
+
+
+NOISE = torch.full((3, 3), 0.1).fill_diagonal_(0.8)
+LOSSES = {
+    "capped": partial(curve_loss, curve=CCE(), cap=0.75),
+    "recommended": lambda z, y, **o: IMAELoss("auto", cap=0.75, normalize="chance", **o)(z, y),
+    "bootstrap": bootstrap_loss,
+    "forward": partial(forward_correction, transition=NOISE),
+    "backward": partial(backward_correction, transition=NOISE),
+    "normalized": normalized_cross_entropy,
+    "squared": asymmetric_mse,
+    "negative": active_negative_loss,
+    "pushed": eps_softmax_loss,
+}
+NOT_TENSORS = {
+    "lists of logits": ([[0.0, 1.0]], Y[:1], {}),
+    "a list of labels": (Z, [0, 2], {}),
+    "no labels": (Z, None, {}),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_refuses_what_cross_entropy_does(name):
+    for case, (logits, target, options) in {**MALFORMED, **NOT_TENSORS}.items():
+        if "label_smoothing" in options and name not in ("capped", "recommended"):
+            continue
+        if name in ("forward", "backward") and case == "no classes":
+            continue  # the matrix is refused first
+        with pytest.raises(Exception, match=r".") as theirs:
+            functional.cross_entropy(logits, target, **options)
+        with pytest.raises(theirs.type):
+            LOSSES[name](logits, target, **options)
 
 
 @pytest.mark.parametrize("smoothing", [-1e-9, math.nextafter(1, 2), math.nan])
@@ -194,9 +250,12 @@ def test_one_row_comes_back_without_a_batch():
     assert labels.reduce(torch.tensor([4.0]), "none").shape == ()
 
 
-def test_class_weights_carry_no_gradient():
-    labels = checked(Y, weight=torch.ones(3, requires_grad=True))
-    assert not labels.class_weight.requires_grad
+def test_class_weights_are_not_trained():
+    weight = torch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="weight cannot be trained"):
+        checked(Y, weight=weight)
+    with torch.no_grad():
+        assert not checked(Y, weight=weight).class_weight.requires_grad
 
 
 @pytest.mark.parametrize(

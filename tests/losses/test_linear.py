@@ -7,7 +7,7 @@ from torch.nn.functional import linear
 from imae.curves import CCE, GCE, IMAE, Window
 from imae.errors import ArgumentError
 from imae.losses import curve_loss, kernel, linear_curve_loss
-from imae.losses import linear as linear_module
+from imae.losses import functional as linear_module
 
 REDUCTIONS = ("none", "mean", "sum")
 OPTIONS = {

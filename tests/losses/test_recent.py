@@ -140,3 +140,12 @@ def test_pairs_are_sums_of_their_parts():
 def test_options_out_of_range_are_refused(loss, options):
     with pytest.raises(ArgumentError, match=f"{next(iter(options))} must be in"):
         loss(draw(), TARGET, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_most_likely_class_is_that_of_the_logits(dtype):
+    logits = torch.tensor([[0.0, 0.0, 2.0**-100]], dtype=dtype)  # equal in every probability
+    of_top, of_other = (
+        eps_softmax_loss(logits, torch.tensor([label]), beta=0.0).item() for label in (2, 0)
+    )
+    assert of_top < of_other / 100

@@ -4,8 +4,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from imae.errors import ArgumentError
-from imae.models.catalog import build
-from imae.models.network import Network
+from imae.models.network import Network, build
 from imae.models.photos import BNInception
 
 # Output channels of the published layers, in the order of the file:

@@ -5,8 +5,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from imae.errors import ArgumentError
-from imae.models.catalog import MODELS, build, input_options
-from imae.models.network import Network
+from imae.models.catalog import MODELS
+from imae.models.network import Network, build, input_options
 
 PHOTOS = {"resnet50", "bn_inception"} | {f"efficientnet_lite{size}" for size in range(3)}
 NUM_CLASSES = 7

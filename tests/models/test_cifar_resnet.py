@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from imae.errors import ArgumentError
-from imae.models.resnet import CIFARResNet
+from imae.models.small import CIFARResNet
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from imae.errors import ArgumentError
-from imae.models.catalog import build
+from imae.models.network import build
 from imae.models.small import CNN8
 
 

@@ -4,9 +4,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from imae.errors import ArgumentError
-from imae.models.catalog import build
-from imae.models.network import Network
-from imae.models.resnet import ResNet50
+from imae.models.network import Network, build
+from imae.models.photos import ResNet50
 
 
 @pytest.fixture(scope="module")

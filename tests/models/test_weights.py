@@ -11,8 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from imae.errors import DataError, MissingExtraError
-from imae.models.catalog import build
-from imae.models.network import CustomNetwork
+from imae.models.network import CustomNetwork, build
 from imae.models.weights import Mismatch, WeightsReport, load_weights
 
 

@@ -71,7 +71,6 @@ def test_awkward_ids_come_back(path):
 @settings(
     deadline=None,  # a busy machine is no failure
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=60,
 )
 @given(
     ids=st.lists(

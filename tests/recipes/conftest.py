@@ -1,9 +1,28 @@
+import importlib
+
 import pytest
 
 from imae.recipes.recipe import Cell, Recipe, Variant, cell_config, run_folder
 from imae.records import RunFolder
 
+# The function of that name hides the module in its package.
+REPRODUCE = importlib.import_module("imae.recipes.reproduce")
+DRAW = REPRODUCE.save_figures
 RATES = (Variant("lr=0.1", {"optimizer": {"lr": 0.1}}), Variant("lr=0.02"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_figures():
+    """Figures of curves take longer than the runs; a test that is about them asks for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(REPRODUCE, "save_figures", lambda *_: [])
+        yield
+
+
+@pytest.fixture
+def with_figures(monkeypatch):
+    """Tables come with their figures in this test."""
+    monkeypatch.setattr(REPRODUCE, "save_figures", DRAW)
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import pytest
 
 from imae.recipes.recipe import outcomes
 from imae.recipes.reproduce import reproduce
-from imae.recipes.tables.abnormal_examples import ABNORMAL_EXAMPLES, finish, mean_margin
+from imae.recipes.tables.paper_figures import ABNORMAL_EXAMPLES, mean_margin
+from imae.recipes.tables.paper_figures import draw_abnormal as finish
 from imae.records import RunFolder
 
 CHANGED = {"train": {"epochs": 8}}

@@ -1,8 +1,8 @@
 import pytest
 
 from imae.recipes import BUDGETS, RECIPES
-from imae.recipes.catalog import published_cells
 from imae.recipes.grid import build_jobs
+from imae.recipes.recipe import published_cells
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import save_file
 
-from imae.data.sources.clothing1m import CLASSES
+from imae.data.sources.photo_sets import CLASSES
 from imae.errors import ArgumentError
 from imae.models import build
 from imae.recipes import RECIPES, reproduce

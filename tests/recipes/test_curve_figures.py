@@ -1,5 +1,5 @@
 from imae.curves import CCE, IMAE
-from imae.recipes.tables.weights import draw_values, draw_weights
+from imae.recipes.tables.paper_figures import draw_values, draw_weights
 
 
 def test_both_kinds_are_drawn(tmp_path):

@@ -1,6 +1,6 @@
 """Each table against what the paper, or the protocol that it follows, prescribes."""
 
-from imae.data.sources.clothing1m import CLASSES
+from imae.data.sources.photo_sets import CLASSES
 from imae.methods import METHODS
 from imae.methods.matrix import Structure
 from imae.recipes import RECIPES

@@ -1,6 +1,6 @@
 import pytest
 
-from imae.recipes.catalog import published, published_cells, published_table
+from imae.recipes.recipe import published, published_cells, published_table
 
 RECIPES = (
     "weights",

@@ -7,6 +7,7 @@ import pytest
 from imae.errors import ArgumentError, DataError, ImaeError, MissingExtraError
 from imae.recipes import RECIPES, rebuild, reproduce
 from imae.recipes import runner as job_module
+from imae.recipes.recipe import cell_config
 
 SETTINGS = {"machine": {"threads": 1, "accelerator": "cpu"}}
 ROOT = Path(__file__).parents[2]
@@ -14,20 +15,53 @@ TABLES = ("table.md", "table.csv")
 
 
 # mars has no digits in its place: tests/recipes/test_mars.py runs it on a tree of its layout.
-@pytest.mark.parametrize("name", [name for name in RECIPES.names() if name != "mars"])
+EACH = pytest.mark.parametrize("name", [name for name in RECIPES.names() if name != "mars"])
+
+
+@EACH
 def test_every_recipe_runs_at_the_tiny_budget(name, tmp_path):
+    cells = RECIPES.build(name).cells("tiny")
+    for cell in cells:
+        assert cell_config(cell, cell.variants[0], SETTINGS, seed=1).method.name
+    only = [cell.name for cell in cells[-1:]]
+    made = reproduce(name, budget="tiny", out=tmp_path, settings=SETTINGS, only=only)
+    assert [bool(outcome.runs) for outcome in made.outcomes] == [
+        cell.name in only for cell in cells
+    ]
+    check_files(name, made, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("with_figures")
+@EACH
+def test_every_cell_of_every_recipe_runs_at_the_tiny_budget(name, tmp_path):
     made = reproduce(name, budget="tiny", out=tmp_path, settings=SETTINGS)
-    assert all(path.stat().st_size > 0 for path in made.files)
     assert all(outcome.runs for outcome in made.outcomes)
+    check_files(name, made, tmp_path)
+    if made.outcomes:
+        assert "Not run" not in (tmp_path / "table.md").read_text()
+        assert list(tmp_path.glob("figures/*.png"))
+
+
+@pytest.mark.usefixtures("with_figures")
+def test_a_table_comes_with_figures(done, tmp_path):
+    copy = shutil.copytree(done, tmp_path / "copy")
+    made = rebuild(copy)
+    drawn = {path.name for path in made.files if path.parent.name == "figures"}
+    assert drawn >= {"test.png", "test.svg"}
+    assert drawn == {path.name for path in copy.glob("figures/*")}
+
+
+def check_files(name, made, folder):
+    assert all(path.stat().st_size > 0 for path in made.files)
     names = {path.name for path in made.files}
     if name == "weights":  # it trains nothing
         assert "variances.md" in names
         assert not names & set(TABLES)
         return
     assert names >= set(TABLES)
-    text = (tmp_path / "table.md").read_text()
+    text = (folder / "table.md").read_text()
     assert "Budget `tiny`" in text
-    assert "Not run" not in text
     assert "Paper" not in text.partition("|---")[0]
 
 
@@ -164,9 +198,7 @@ RECORDED = sorted(path.parent for path in (ROOT / "results").glob("*/reproduce.j
 
 
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
-def test_the_tables_in_the_repository_are_those_of_its_records(folder, tmp_path, monkeypatch):
-    # Figures take longest, and are not compared.
-    monkeypatch.setattr(sys.modules["imae.recipes.reproduce"], "save_figures", lambda *_: [])
+def test_the_tables_in_the_repository_are_those_of_its_records(folder, tmp_path):
     copy = tmp_path / folder.name
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md", "*.csv", "figures"))
     rebuild(copy)

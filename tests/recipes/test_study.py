@@ -2,7 +2,7 @@ import pytest
 
 from imae.recipes import RECIPES
 from imae.recipes.recipe import outcomes
-from imae.recipes.tables.study import choose, forms
+from imae.recipes.tables.imae_settings import choose, forms
 from imae.train import build_config
 
 DEFAULT = "Tauto-cap0.75-chance"

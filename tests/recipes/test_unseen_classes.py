@@ -7,7 +7,7 @@ import pytest
 from imae.errors import DataError
 from imae.recipes.recipe import outcomes
 from imae.recipes.reproduce import rebuild, reproduce
-from imae.recipes.tables.retrieval import UNSEEN_CLASSES, write_retrieval
+from imae.recipes.tables.photos import UNSEEN_CLASSES, write_retrieval
 from imae.train import build_config, evaluate_retrieval
 
 CHANGED = {"machine": {"threads": 1}}

@@ -1,7 +1,9 @@
 import pytest
 
 from imae.curves import CCE, IMAE, MAE
-from imae.recipes.tables.weights import cells, finish, gradients, printed, variances
+from imae.recipes.tables.paper_figures import finish_weights as finish
+from imae.recipes.tables.paper_figures import gradients, printed, variances
+from imae.recipes.tables.paper_figures import weight_cells as cells
 
 
 @pytest.mark.parametrize("name", list(variances()))

@@ -29,7 +29,11 @@ def test_jobs_are_done_and_one_that_fails_stops_no_other(jobs):
     assert all(RunFolder(job.config.out).result() for job in (jobs[0], jobs[2]))
 
 
-def test_a_signal_saves_the_runs_and_they_can_go_on(recipe, tmp_path):
+@pytest.mark.parametrize(
+    "is_server_ended",
+    [False, pytest.param(True, marks=pytest.mark.slow)],  # starting one takes seconds
+)
+def test_a_signal_saves_the_runs_and_they_can_go_on(recipe, tmp_path, is_server_ended):
     settings = {"train": {"steps": 100_000}}
     (job, *_) = build_jobs(recipe.cells("short"), seeds=1, folder=tmp_path, settings=settings)
     folder = RunFolder(job.config.out)
@@ -37,8 +41,8 @@ def test_a_signal_saves_the_runs_and_they_can_go_on(recipe, tmp_path):
     def stop_when_it_trains():
         while (folder.progress() or {}).get("step", 0) == 0:
             time.sleep(0.05)
-        # As a signal to the whole group does: the process that starts others dies of it.
-        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGTERM)
+        if is_server_ended:  # as a signal to the whole group does to what starts processes
+            os.kill(forkserver._forkserver._forkserver_pid, signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=stop_when_it_trains)

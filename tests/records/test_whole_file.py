@@ -3,8 +3,10 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from imae.records import EpochDynamics, RunFolder
 from imae.records.files import whole_file
 
 
@@ -50,3 +52,40 @@ def test_the_file_is_as_readable_as_any_other(tmp_path):
         file.write(b"")
     (tmp_path / "b").write_bytes(b"")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """Files and folders that were synced to the disk, by their numbers there."""
+    found = []
+    monkeypatch.setattr(os, "fsync", lambda handle: found.append(os.fstat(handle).st_ino))
+    return found
+
+
+def number(path):
+    return path.stat().st_ino
+
+
+def test_content_and_name_are_synced_and_the_name_later_if_asked(tmp_path, synced):
+    with whole_file(tmp_path / "a") as file:
+        file.write(b"x")
+    assert synced == [number(tmp_path / "a"), number(tmp_path)]
+    synced.clear()
+    with whole_file(tmp_path / "b", is_name_synced=False) as file:
+        file.write(b"x")
+    assert synced == [number(tmp_path / "b")]
+
+
+def test_history_and_dynamics_may_be_synced_together(tmp_path, synced):
+    folder = RunFolder(tmp_path)
+    dynamics = EpochDynamics(np.zeros(2, np.float32), np.zeros(2, np.int32), np.ones(2, np.float32))
+    row, history = {"step": 1}, tmp_path / "history.jsonl"
+    folder.append_history(row)
+    folder.write_dynamics(1, dynamics)
+    assert {number(history), number(tmp_path / "dynamics")} <= set(synced)
+    synced.clear()
+    folder.append_history(row, is_synced=False)
+    folder.write_dynamics(2, dynamics, is_synced=False)
+    assert synced == [number(tmp_path / "dynamics" / "epoch-00002.npz")]  # whole or not at all
+    folder.sync()
+    assert {number(history), number(tmp_path / "dynamics")} <= set(synced)

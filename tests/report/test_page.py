@@ -393,10 +393,12 @@ def test_a_payload_adds_no_element(plain, make_run, payload):
     assert [list(attrs) for _, attrs in hostile.tags] == [list(attrs) for _, attrs in plain.tags]
 
 
+# All of them take a browser half a minute; that none adds an element is tested above.
 @needs_browser
-def test_no_payload_runs_or_reaches_the_network(make_run, tmp_path, open_page):
-    runs = []
-    for number, payload in enumerate(PAYLOADS):
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_payload_runs_or_reaches_the_network(make_run, tmp_path, open_page, every):
+    runs, payloads = [], PAYLOADS[::every]
+    for number, payload in enumerate(payloads):
         name = payload.replace("/", "").encode()[:200].decode()
         runs.append(read_run(run_of_strings(make_run, f"{number} {name}", payload)))
     path = write_report(runs, tmp_path / "report.html")
@@ -408,7 +410,7 @@ def test_no_payload_runs_or_reaches_the_network(make_run, tmp_path, open_page):
         summary.hover()
     assert opened.did() == NOTHING
     text = opened.page.locator("body").inner_text()
-    assert all(payload in text for payload in PAYLOADS if "  " not in payload)
+    assert all(payload in text for payload in payloads if "  " not in payload)
 
 
 @needs_browser
@@ -517,8 +519,15 @@ def test_text_stands_out_from_its_ground(compared, tmp_path, open_page, scheme):
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 390),
+        ("dark", 1280),
+        pytest.param("light", 1280, marks=pytest.mark.slow),
+        pytest.param("dark", 390, marks=pytest.mark.slow),
+    ],
+)
 def test_axe_finds_nothing(compared, tmp_path, open_page, scheme, width):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe").Axe()
     path = write_report(compared, tmp_path / "report.html")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from imae.train import build_config
+from imae.train import build_config, journal
 
 SIDE = 6
 NUM_CLASSES = 3
@@ -46,6 +46,11 @@ def configure(arrays, tmp_path):
         return build_config(content)
 
     return build
+
+
+@pytest.fixture(autouse=True)
+def _every_epoch_is_saved(monkeypatch):
+    monkeypatch.setattr(journal, "_SECONDS_BETWEEN_CHECKPOINTS", -1.0)
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from imae.train.config import Config, ScheduleConfig, TrainConfig
-from imae.train.settings import known_settings
+from imae.train.config import Config, ScheduleConfig, TrainConfig, known_settings
 
 
 def config(**settings):

@@ -56,10 +56,23 @@ def expected_logits(run, rows):
         return run.load_model()(rows)
 
 
-def test_onnx_gives_the_same_logits_for_any_number_of_rows(digits_run, rows, tmp_path):
+def check_export_is_silent(digits_run, path, format, capfd, caplog):
+    """No path of this machine is written, and nothing is said."""
+    with caplog.at_level(logging.WARNING):
+        export(digits_run, path, format=format)
+    content = path.read_bytes()
+    assert str(digits_run.path).encode() not in content
+    assert b"imae/models/" not in content
+    assert capfd.readouterr() == ("", "")
+    assert caplog.text == ""
+
+
+def test_onnx_gives_the_same_logits_for_any_number_of_rows(
+    digits_run, rows, tmp_path, capfd, caplog
+):
     runtime = pytest.importorskip("onnxruntime")
     path = tmp_path / "digits.onnx"
-    export(digits_run, path)
+    check_export_is_silent(digits_run, path, "onnx", capfd, caplog)
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for number in (1, 5):
         (logits,) = session.run(["logits"], {"x": rows[:number].numpy()})
@@ -75,8 +88,12 @@ def test_onnx_gives_the_same_logits_for_any_number_of_rows(digits_run, rows, tmp
     }
 
 
-def test_torch_gives_the_same_logits_for_any_number_of_rows(digits_run, rows, tmp_path):
+def test_torch_gives_the_same_logits_for_any_number_of_rows(
+    digits_run, rows, tmp_path, capfd, caplog
+):
     path = tmp_path / "digits.pt2"
+    check_export_is_silent(digits_run, path, "torch", capfd, caplog)
+    path.unlink()
     export(digits_run.path, path, format="torch", which="best")
     texts = dict.fromkeys(FACTS, "")
     module = torch.export.load(path, extra_files=texts).module()
@@ -100,20 +117,6 @@ def test_safetensors_rebuilds_the_network(digits_run, rows, tmp_path):
     with torch.no_grad():
         logits = cap_logits(network.eval()(rows), facts["output"]["cap"])
         assert logits.equal(expected_logits(digits_run, rows))
-
-
-@pytest.mark.parametrize("format", ["onnx", "torch"])
-def test_no_path_of_this_machine_is_written_and_nothing_is_said(
-    digits_run, format, tmp_path, capfd, caplog
-):
-    path = tmp_path / "file"
-    with caplog.at_level(logging.WARNING):
-        export(digits_run, path, format=format)
-    content = path.read_bytes()
-    assert str(digits_run.path).encode() not in content
-    assert b"imae/models/" not in content
-    assert capfd.readouterr() == ("", "")
-    assert caplog.text == ""
 
 
 def test_a_table_is_described_by_its_columns_and_statistics(small_run, tmp_path):

@@ -4,6 +4,7 @@ import os
 import pytest
 
 from imae.errors import ImaeError
+from imae.train import processes
 from imae.train.processes import fresh_context, fresh_process, start
 
 
@@ -23,7 +24,7 @@ def answer(tmp_path, monkeypatch):
     def ask(name):
         queue = fresh_context().SimpleQueue()
         process = fresh_process(getattr(module, name), queue)
-        process.start()
+        start(process)
         process.join()
         assert process.exitcode == 0
         return queue.get()
@@ -62,14 +63,22 @@ class Starting:
             raise self.error
 
 
-def test_a_start_that_meets_the_end_of_the_server_is_tried_again():
-    process = Starting(1)
+@pytest.fixture
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(processes, "_PAUSES", (0.0, 0.0, 0.0))
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("error", [EOFError, ConnectionResetError, ConnectionRefusedError])
+@pytest.mark.parametrize("failures", [1, 3])  # the end of a large process takes a moment
+def test_a_start_that_meets_the_end_of_the_server_is_tried_again(failures, error):
+    process = Starting(failures, error)
     start(process)
     assert process.left == 0
-    start(Starting(1, ConnectionResetError))
 
 
-@pytest.mark.parametrize(("failures", "error"), [(2, EOFError), (1, BlockingIOError(11, "limit"))])
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize(("failures", "error"), [(4, EOFError), (1, BlockingIOError(11, "limit"))])
 def test_a_process_that_cannot_be_started_is_one_line(failures, error):
     with pytest.raises(ImaeError, match=r"could not be started \((EOFError|.*limit)\)"):
         start(Starting(failures, error))

@@ -19,14 +19,14 @@ import torch
 
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
-from imae.train import Run, Stopped, resume, train
+from imae.train import Run, Stopped, journal, resume, train
 from imae.train.journal import Journal
 from imae.train.launch import default_folder
+from imae.train.processes import fresh_context
 from imae.train.rows import prepare
 from imae.train.run import list_checkpoints, load_checkpoint, load_tensors
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["imae.train.launch", "lightning_fabric"])
+CONTEXT = fresh_context()  # that of the runs in several processes: it is started once
 MOMENTS = ("created", "half written", "not synced", "not renamed", "renamed")
 LONG = {"epochs": 12, "batch_size": 8, "checkpoint_every": 3, "evaluate_every": 4, "average": 0.9}
 
@@ -227,6 +227,41 @@ def check_kills(configure, tmp_path, *, kills, chains):
                 config = configure(train=LONG, out=f"{config.out}-again")
         finish(config)
         assert trace(config.out) == expected
+
+
+def test_quick_epochs_are_not_saved_and_a_killed_run_ends_the_same(
+    configure, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(journal, "_SECONDS_BETWEEN_CHECKPOINTS", 1000.0)
+    whole = train(configure(out=str(tmp_path / "whole")))
+    assert len(list_checkpoints(whole.folder.checkpoints)) == 1
+    expected = trace(whole.path)
+    real, epochs = Journal.evaluation, []
+
+    def evaluation(self, state, held):
+        real(self, state, held)
+        epochs.append(state.step)
+        if len(epochs) == 2:
+            raise KeyboardInterrupt  # as if killed: nothing is saved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "evaluation", evaluation)
+        with pytest.raises(KeyboardInterrupt):
+            train(configure())
+    folder = RunFolder(configure().out)
+    assert (len(folder.history()), list_checkpoints(folder.checkpoints)) == (2, [])
+    assert trace(resume(folder.path).path) == expected
+
+
+def test_what_was_measured_is_on_the_disk_before_a_checkpoint(configure, monkeypatch):
+    order = []
+    save, sync = journal.save_checkpoint, RunFolder.sync
+    monkeypatch.setattr(RunFolder, "sync", lambda self: order.append("sync") or sync(self))
+    monkeypatch.setattr(
+        journal, "save_checkpoint", lambda *a, **b: order.append("save") or save(*a, **b)
+    )
+    train(configure(train={"epochs": 2}))
+    assert order == ["sync", "save"] * 2
 
 
 def test_every_checkpoint_that_is_kept_leads_to_the_same_end(configure, tmp_path):
@@ -536,7 +571,11 @@ def run_ranks(config, outs):
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [((2, "fsdp"), (1, "ddp")), ((1, "ddp"), (2, "fsdp"))]
+    ("before", "after"),
+    [
+        ((2, "fsdp"), (1, "ddp")),
+        pytest.param((1, "ddp"), (2, "fsdp"), marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_is_resumed_with_other_processes_and_another_strategy(
     configure, tmp_path, before, after

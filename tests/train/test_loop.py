@@ -9,12 +9,11 @@ from imae.data import Batch
 from imae.losses import label_smoothing_loss
 from imae.methods import METHODS, LossMethod, Restart
 from imae.train import train
-from imae.train.build import build_network, cosine
 from imae.train.display import QuietDisplay
-from imae.train.loop import fit, train_step
+from imae.train.loop import cosine, fit, train_step
 from imae.train.machine import build_fabric
 from imae.train.processes import StopRequest
-from imae.train.setup import setup
+from imae.train.setup import build_network, setup
 
 
 def started(configure, **sections):
@@ -150,7 +149,7 @@ def test_a_second_stage_begins_as_a_run_does(configure, monkeypatch, is_rate_con
 
         def unheard(self, *_): ...
 
-        dynamics = evaluation = checkpoint = growth = unheard
+        dynamics = evaluation = checkpoint = growth = is_checkpoint_due = unheard
 
     def start_epoch(_):
         starts.append(next(state.learner.parameters()).detach().clone())

@@ -2,8 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from imae.train.build import CaffeAdam, build_optimizer, set_learning_rate
 from imae.train.config import OptimizerConfig
+from imae.train.loop import set_learning_rate
+from imae.train.setup import CaffeAdam, build_optimizer
 
 
 @pytest.mark.parametrize(

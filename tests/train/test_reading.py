@@ -4,7 +4,7 @@ import json
 import pytest
 
 from imae.errors import ArgumentError
-from imae.train.settings import build_config, known_settings, read_config_file, with_settings
+from imae.train.config import build_config, known_settings, read_config_file, with_settings
 
 DATA = {"data": {"name": "digits"}}
 

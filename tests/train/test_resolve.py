@@ -1,8 +1,8 @@
 import pytest
 
 from imae.errors import ArgumentError
+from imae.models.network import model_for
 from imae.train.rows import prepare
-from imae.train.settings import model_for
 from imae.train.setup import method_arguments, resolved
 
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from imae.train.build import factor, shortened
 from imae.train.config import ScheduleConfig
+from imae.train.loop import factor, shortened
 
 
 def factors(total, **settings):

@@ -3,13 +3,12 @@ import pytest
 import torch
 
 from imae.errors import ArgumentError, DataError
-from imae.train.build import build_network
 from imae.train.config import MachineConfig
 from imae.train.display import QuietDisplay
 from imae.train.loop import train_step
 from imae.train.machine import build_fabric, sum_dtype
 from imae.train.processes import StopRequest
-from imae.train.setup import setup
+from imae.train.setup import build_network, setup
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ class _Journal:
 
     def unheard(self, *_): ...
 
-    dynamics = evaluation = checkpoint = growth = unheard
+    dynamics = evaluation = checkpoint = growth = is_checkpoint_due = unheard
 
 
 # One curve stands for all: they have no state.

@@ -1,10 +1,19 @@
 import numpy as np
 import pytest
 import torch
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from imae.tune import tune
 
 CLASSES = 3
+
+
+@event.listens_for(Engine, "connect")
+def _unsynced(connection, _):
+    """Processes are killed in tests, the machine is not: nothing has to reach the disk."""
+    if type(connection).__module__.startswith("sqlite3"):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 def make_rows(path, rows=90, seed=7):

@@ -12,7 +12,6 @@ from imae.records import RunFolder
 from imae.records.files import hold
 from imae.train import Stopped
 from imae.tune import search as search_module
-from imae.tune import trial as trial_module
 
 
 def found(outcome):
@@ -60,7 +59,7 @@ def test_a_killed_search_ends_as_one_that_was_not(search, moment, monkeypatch):
     if not child:
         try:
             if moment == "in a run":
-                report, calls = trial_module._Watch.measured, []
+                report, calls = search_module._Watch.measured, []
 
                 def measured(self, row):
                     report(self, row)
@@ -68,9 +67,9 @@ def test_a_killed_search_ends_as_one_that_was_not(search, moment, monkeypatch):
                     if len(calls) == 7:  # in the second trial, after its second epoch
                         die()
 
-                monkeypatch.setattr(trial_module._Watch, "measured", measured)
+                monkeypatch.setattr(search_module._Watch, "measured", measured)
             elif moment == "before it is told":
-                monkeypatch.setattr(trial_module.Objective, "_measure", die)
+                monkeypatch.setattr(search_module.Objective, "_measure", die)
             search(trials=4, say=die if moment == "after it is told" else lambda _: None)
         finally:
             os._exit(1)
@@ -80,7 +79,7 @@ def test_a_killed_search_ends_as_one_that_was_not(search, moment, monkeypatch):
 
 def test_ctrl_c_leaves_a_search_that_continues(search, monkeypatch):
     whole = search(trials=3, out="whole")
-    report, calls = trial_module._Watch.measured, []
+    report, calls = search_module._Watch.measured, []
 
     def interrupt(self, row):
         report(self, row)
@@ -89,7 +88,7 @@ def test_ctrl_c_leaves_a_search_that_continues(search, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(trial_module._Watch, "measured", interrupt)
+        patched.setattr(search_module._Watch, "measured", interrupt)
         with pytest.raises(Stopped, match="stopped after 1 trials; the same command") as stopped:
             search(trials=3)
     assert stopped.value.code == 130
@@ -97,7 +96,7 @@ def test_ctrl_c_leaves_a_search_that_continues(search, monkeypatch):
 
 
 def test_a_trial_that_fails_is_said_and_the_search_goes_on(search, monkeypatch):
-    train, said, calls = trial_module.train, [], []
+    train, said, calls = search_module.train, [], []
 
     def fail_once(*arguments, **options):
         calls.append(1)
@@ -105,7 +104,7 @@ def test_a_trial_that_fails_is_said_and_the_search_goes_on(search, monkeypatch):
             raise ImaeError("the weights are\nnot finite")
         return train(*arguments, **options)
 
-    monkeypatch.setattr(trial_module, "train", fail_once)
+    monkeypatch.setattr(search_module, "train", fail_once)
     outcome = search(trials=3, say=said.append)
     assert said[1] == "trial 1 failed: ImaeError: the weights are not finite"
     assert [each.number for each in outcome.trials] == [0, 2]
@@ -115,7 +114,7 @@ def test_a_search_in_which_every_trial_fails_gives_up(search, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("no memory")
 
-    monkeypatch.setattr(trial_module, "train", fail)
+    monkeypatch.setattr(search_module, "train", fail)
     with pytest.raises(ImaeError, match="the first 3 trials failed: RuntimeError: no memory"):
         search(trials=9)
 
@@ -141,11 +140,11 @@ def test_the_first_trial_has_the_defaults_where_the_rate_is_searched_too(search)
 
 
 def test_settings_that_were_tried_are_neither_trained_nor_counted_again(search, monkeypatch):
-    trained, train = [], trial_module.train
+    trained, train = [], search_module.train
     monkeypatch.setattr(
-        trial_module, "train", lambda *given, **more: trained.append(1) or train(*given, **more)
+        search_module, "train", lambda *given, **more: trained.append(1) or train(*given, **more)
     )
-    monkeypatch.setattr(trial_module, "_Q", (0.5, 0.8))  # seven values: some are suggested twice
+    monkeypatch.setattr(search_module, "_Q", (0.5, 0.8))  # seven values: some are suggested twice
     said = []
     method = {"method": {"name": "gce"}, "train": {"steps": 1, "batch_size": 32}}
     outcome = search(method, trials=5, say=said.append)
@@ -155,7 +154,7 @@ def test_settings_that_were_tried_are_neither_trained_nor_counted_again(search, 
 
 
 def test_a_search_ends_when_everything_was_tried(search, monkeypatch):
-    monkeypatch.setattr(trial_module, "_Q", (0.7, 0.7))
+    monkeypatch.setattr(search_module, "_Q", (0.7, 0.7))
     monkeypatch.setattr(search_module, "_MOST_REPEATED", 2)
     said = []
     settings = {"method": {"name": "gce"}, "train": {"steps": 1, "batch_size": 32}}
@@ -166,7 +165,7 @@ def test_a_search_ends_when_everything_was_tried(search, monkeypatch):
 def test_time_that_is_up_keeps_what_has_finished(search, monkeypatch):
     ticks = itertools.count()
     clock = types.SimpleNamespace(monotonic=lambda: 10.0 * next(ticks))
-    for module in (search_module, trial_module):
+    for module in (search_module,):
         monkeypatch.setattr(module, "time", clock)
     outcome = search(minutes=2)
     assert 1 <= len(outcome.trials) < 4

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,16 @@ from numpy.typing import NDArray
 
 from imae.audit.calibrate import (
     as_unseen,
+    at_equal_rank,
     fit_noise_model,
     flag_count,
     has_memorised,
     monotone,
     neighbour_weight,
     noise_rate,
+    stretched,
     suggestions,
 )
-from imae.audit.cap import stretched
 from imae.audit.evidence import (
     NEIGHBOURS,
     Evidence,
@@ -39,6 +41,7 @@ from imae.audit.scores import (
     neighbour_disbelief,
 )
 from imae.errors import ArgumentError, DataError, check_interval
+from imae.noise.by_class import ArrayOrTensor, as_array
 from imae.records import EpochDynamics, RunFolder
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
-_LOST = 0.1  # predictions of a class, by its labels, below which it is not learnt
+_LOST = 0.1  # predictions of a class, by its labels, below which it is not learned
 _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as far from all
 
 Ints = NDArray[np.int64]
@@ -62,11 +65,11 @@ Source: TypeAlias = str | os.PathLike[str] | RunFolder | Judged
 def audit(
     source: "Source | Run | Data | Dataset[Any] | tuple[object, object]",
     *,
-    given: NDArray[np.integer] | None = None,
-    features: NDArray[np.floating] | None = None,
+    given: ArrayOrTensor | None = None,
+    features: ArrayOrTensor | None = None,
     precision: float | None = None,
-    row_ids: NDArray[np.str_] | None = None,
-    class_names: tuple[str, ...] | None = None,
+    row_ids: Sequence[object] | NDArray[Any] | None = None,
+    class_names: Sequence[str] | None = None,
     cap: float | None = None,
     model: "nn.Module | None" = None,
     settings: Mapping[str, Any] | None = None,
@@ -88,11 +91,13 @@ def audit(
             frozen features that it was trained on, if any.
         precision: Flag as many rows as keep this *estimated* share of wrong labels among them;
             by default as many rows as labels are estimated to be wrong.
-        row_ids: Ids of the rows, unless a run is judged; by default their positions.
-        class_names: Names of the classes, unless a run is judged; by default numbers.
+        row_ids: Ids of the rows, all different, unless a run is judged; by default their
+            positions.
+        class_names: Names of the classes, all different, unless a run is judged; by default
+            numbers.
         cap: Largest probability that the model behind these probabilities can give, as after
-            ``imae.CappedLogits``; by default it is found by ``imae.audit.cap.find_cap``. Give 1
-            if there is none.
+            ``imae.CappedLogits``; by default it is found by ``imae.audit.calibrate.find_cap``.
+            Give 1 if there is none.
         model: Network to train on rows, in place of one that suits them.
         settings: Settings of that training; without ``out`` the run is not kept.
 
@@ -114,7 +119,8 @@ def audit(
     """
     if precision is not None:
         check_interval("precision", precision, low=0, high=1, open_low=True)
-    source = getattr(source, "folder", source)  # of a Run
+    source = _as_source(getattr(source, "folder", source))  # of a Run
+    features = None if features is None else as_array("features", features)
     if _is_to_train_on(source):
         from imae.audit.sources import training_run
 
@@ -135,20 +141,26 @@ def audit(
     return _judge(evidence, features, precision)
 
 
+def _as_source(source: Any) -> Any:
+    """A matrix in lists or in a tensor as an array; everything else as it is."""
+    is_list = isinstance(source, list) and source and not isinstance(source[0], EpochDynamics)
+    return as_array("probabilities", source) if is_list or hasattr(source, "detach") else source
+
+
 def _is_to_train_on(source: object) -> bool:
     """Whether these are rows with labels, and neither a run nor what one has found."""
     if isinstance(source, tuple):
         return not isinstance(source[0], EpochDynamics)
     is_known = source is None or isinstance(source, str | os.PathLike | RunFolder | np.ndarray)
-    return not is_known and not isinstance(source, Sequence)
+    return not is_known and not (isinstance(source, Sequence) and not isinstance(source, bytes))
 
 
 def _of_arrays(
     judged_by: Judged,
-    given: NDArray[np.integer] | None,
+    given: ArrayOrTensor | None,
     features: NDArray[np.floating] | None,
-    row_ids: NDArray[np.str_] | None,
-    class_names: tuple[str, ...] | None,
+    row_ids: Sequence[object] | NDArray[Any] | None,
+    class_names: Sequence[str] | None,
     cap: float | None,
 ) -> Evidence:
     """The evidence of probabilities, dynamics or features; the arguments are those of `audit`.
@@ -159,6 +171,7 @@ def _of_arrays(
     """
     if given is None:
         raise ArgumentError("given: without a run the given labels are needed")
+    given = as_array("given", given)
     if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
         raise DataError(f"given must be integers of shape (N,), got {given.dtype} {given.shape}")
     labels = given.astype(np.int64)
@@ -171,12 +184,16 @@ def _of_arrays(
         raise ArgumentError("give a run, probabilities or features to judge by")
     if labels.min() < 0 or labels.max() >= num_classes:
         raise DataError(f"given must be in [0, {num_classes}), got {labels.min()}..{labels.max()}")
-    names = class_names or tuple(map(str, range(num_classes)))
+    names = tuple(map(str, class_names or range(num_classes)))
     if len(names) != num_classes:
         raise DataError(f"class_names: {len(names)} names for {num_classes} classes")
-    ids = np.arange(len(labels)).astype(str) if row_ids is None else row_ids
+    ids = np.arange(len(labels)).astype(str)
+    if row_ids is not None:
+        ids = np.array([str(each) for each in row_ids])
+        _check_distinct("row_ids", ids.tolist())
     if len(ids) != len(labels):
         raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
+    _check_distinct("class_names", names)
     if isinstance(judged_by, np.ndarray):
         disbelief = 1 - judged_by[np.arange(len(labels)), labels].astype(np.float64)
         beliefs = classes = likely_classes(judged_by)
@@ -188,12 +205,21 @@ def _of_arrays(
         beliefs = voted_classes(judged_by, num_classes, given=labels)
     else:
         assert features is not None
+        if len(labels) < 2:
+            raise DataError("features: one row has no neighbours to compare with; give more")
         near, similarity = nearest(compressed(features), 2 * NEIGHBOURS)
         disbelief = neighbour_disbelief(labels, near, similarity)
         # Neighbours vote with what their own neighbours say: their labels may be wrong.
         classes = certain(labels, num_classes).mixed(near, weight=1.0)
         beliefs = classes = certain(classes.classes[:, 0], num_classes).mixed(near)
     return Evidence(ids, labels, names, disbelief, classes, beliefs, np.ones(len(labels), bool))
+
+
+def _check_distinct(name: str, values: Sequence[str]) -> None:
+    """Raises if two are equal: decisions could not be told apart."""
+    value, count = Counter(values).most_common(1)[0]
+    if count > 1:
+        raise DataError(f"{name}: {value!r} appears {count} times")
 
 
 def _check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> None:
@@ -235,8 +261,8 @@ def _judge(
         suspicion = (1 - weight) * suspicion + weight * (1 - around.share_of(given))
         # Where the network says nothing of a class, the labels of the neighbours have to.
         labels = certain(given, classes.num_classes).mixed(near, weight=1.0)
-        suspicion[is_lost] = neighbour_disbelief(given, near, similarity)[is_lost]
-        suspicion = as_unseen(suspicion, ~is_lost)  # in the scale of the other rows
+        doubt = neighbour_disbelief(given, near, similarity)
+        suspicion[is_lost] = at_equal_rank(doubt[is_lost], doubt[~is_lost], suspicion[~is_lost])
         classes = classes.mixed(near).replaced(is_lost, labels)
         beliefs = beliefs.mixed(near).replaced(is_lost, labels)
         group = duplicates(given, hashes=evidence.hashes, near=(near, similarity))
@@ -260,6 +286,8 @@ def _judge(
     wrong = (model.wrong(classes, given) + own.wrong(evidence.classes, given)) / 2
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     rate = noise_rate(own, evidence.classes, given, evidence.is_unseen, is_lost)
+    if features is not None and is_lost.any():  # else nothing is known of these labels
+        rate = float(np.where(is_lost, wrong, rate).mean())
     low, high = model.interval(rate)
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
@@ -292,7 +320,7 @@ def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> N
     counts = np.bincount(given, minlength=number)
     is_lost = votes < _LOST * counts
     if is_lost[counts > 0].all():
-        raise DataError("the network has not learnt any class; train longer")
+        raise DataError("the network has not learned any class; train longer")
     if is_lost.any():
         named = ", ".join(names[each] for each in np.flatnonzero(is_lost)[:10])
         warnings.warn(

@@ -26,7 +26,7 @@ from imae.report.read import RunRecord
 _SIDE = 224  # pixels of the longer side of a picture
 _MOST_BYTES = 24_000  # of a picture
 _QUALITIES = (82, 70, 55, 40, 25, 10)
-_LARGE_SIDE = 1200  # of a picture that is looked at alone
+_LARGE_SIDE = 1200  # of a picture that is shown by itself
 _MOST_CELLS = 100
 _LONGEST_CELL = 300
 _LONGEST_TEXT = 5000

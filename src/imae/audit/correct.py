@@ -1,5 +1,6 @@
 """What follows from decisions: corrected labels with a trail, and a bound on the precision."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -9,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._draws import numpy_generator
-from imae.audit.decisions import Decision
+from imae._draws import DEFAULT_SEED, numpy_generator
+from imae.audit.decisions import Decision, identity
 from imae.audit.label_tools import guard, write_csv
 from imae.audit.result import Audit
 from imae.errors import ArgumentError, DataError, check_integer, check_interval, import_extra
-from imae.records.files import parse_object, whole_file
+from imae.records.files import parse_object, read_file, whole_file
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ class Checked:
         num_wrong: Rows of the sample whose given label the person found wrong.
         confidence: Confidence of the bound, in (0, 1).
         seed: Seed of the sample.
+        flagged: What tells the flagged rows from others, as by ``flagged_mark``.
 
     Examples:
         >>> Checked(500, 100, 100, 96, 0.95, 0).sentence()
@@ -170,10 +172,18 @@ class Checked:
     num_wrong: int
     confidence: float
     seed: int
+    flagged: str = ""
+
+    @property
+    def is_census(self) -> bool:
+        """Whether the sample is all flagged rows, so that nothing is left to chance."""
+        return self.num_sampled == self.num_flagged
 
     @property
     def precision_at_least(self) -> float:
         """Lower bound on the share of flagged rows whose label is wrong."""
+        if self.is_census:
+            return self.num_wrong / self.num_flagged
         return lower_bound(self.num_wrong, self.num_sampled, confidence=self.confidence)
 
     @property
@@ -181,12 +191,21 @@ class Checked:
         """Whether the whole sample was judged."""
         return self.num_judged == self.num_sampled
 
+    def is_of(self, audit: Audit) -> bool:
+        """Whether the sample was drawn from the rows that this audit flags."""
+        return self.flagged == flagged_mark(audit)
+
     def sentence(self) -> str:
         """The finding in one sentence."""
         if not self.is_complete:
             return (
                 f"A person has judged {self.num_judged} of {self.num_sampled} randomly drawn "
                 "flagged rows; the bound needs all of them."
+            )
+        if self.is_census:
+            return (
+                f"A person found {self.num_wrong} of all {self.num_flagged} flagged rows wrong: "
+                f"{100 * self.precision_at_least:.1f}% of them."
             )
         return (
             f"A person found {self.num_wrong} of {self.num_sampled} randomly drawn flagged rows "
@@ -229,7 +248,14 @@ def lower_bound(num_wrong: int, num_rows: int, *, confidence: float = 0.95) -> f
     return float(special.betaincinv(num_wrong, num_rows - num_wrong + 1, 1 - confidence))
 
 
-def draw_sample(audit: Audit, num_rows: int, *, seed: int = 0) -> NDArray[np.int64]:
+def flagged_mark(audit: Audit) -> str:
+    """What tells the flagged rows of these labels from others: another audit may flag others."""
+    digest = hashlib.sha256(identity(audit).encode())
+    digest.update(np.packbits(audit.is_flagged).tobytes())
+    return digest.hexdigest()[:32]
+
+
+def draw_sample(audit: Audit, num_rows: int, *, seed: int = DEFAULT_SEED) -> NDArray[np.int64]:
     """Positions of flagged rows, drawn at random without replacement, in random order.
 
     Args:
@@ -238,10 +264,11 @@ def draw_sample(audit: Audit, num_rows: int, *, seed: int = 0) -> NDArray[np.int
         seed: Seed of the draw.
 
     Raises:
-        ArgumentError: If ``num_rows`` is below 1.
+        ArgumentError: If ``num_rows`` is below 1 or the seed below 0.
         DataError: If no row is flagged.
     """
     check_integer("rows", num_rows, low=1)
+    check_integer("seed", seed, low=0)
     flagged = np.flatnonzero(audit.is_flagged)
     if len(flagged) == 0:
         raise DataError("no row is flagged, so there is nothing to check")
@@ -254,13 +281,13 @@ def check(
     *,
     num_rows: int = 100,
     confidence: float = 0.95,
-    seed: int = 0,
+    seed: int = DEFAULT_SEED,
 ) -> Checked:
     """What the decisions say about the seeded sample of the flagged rows.
 
-    A decision that gives another label or no class says that the given label is wrong; keep says
-    that it is right. A row that a person skipped or set apart counts as judged and not wrong,
-    so that the bound holds whatever it is.
+    A decision that gives another label or no class says that the given label is wrong; keep, or
+    the given label once more, says that it is right. A row that a person skipped or set apart
+    counts as judged and not wrong, so that the bound holds whatever it is.
 
     Args:
         audit: The audit.
@@ -271,14 +298,17 @@ def check(
     """
     check_interval("confidence", confidence, low=0.0, high=1.0, open_low=True, open_high=True)
     sample = draw_sample(audit, num_rows, seed=seed)
-    judged = [decisions[row] for row in sample.tolist() if row in decisions]
+    judged = [(row, decisions[row]) for row in sample.tolist() if row in decisions]
     return Checked(
         num_flagged=int(audit.is_flagged.sum()),
         num_sampled=len(sample),
         num_judged=len(judged),
-        num_wrong=sum(each.finds_wrong for each in judged),
+        num_wrong=sum(
+            each.finds_wrong and each.label != int(audit.given[row]) for row, each in judged
+        ),
         confidence=confidence,
         seed=seed,
+        flagged=flagged_mark(audit),
     )
 
 
@@ -289,21 +319,19 @@ def save_check(checked: Checked, path: str | os.PathLike[str]) -> None:
         file.write(json.dumps(content, indent=2).encode() + b"\n")
 
 
-def read_check(audit: Audit, path: str | os.PathLike[str]) -> Checked | None:
-    """What was found, if it was written down for the rows that are flagged now.
+def read_check(path: Path) -> Checked | None:
+    """What was written down last, about the rows that were flagged then; see ``Checked.is_of``.
 
     Raises:
         DataError: If the file is damaged.
     """
-    try:
-        with open(path, "rb") as file:
-            content = parse_object(file.read(), str(path))
-    except FileNotFoundError:
+    if not path.exists():
         return None
+    content = parse_object(read_file(path), str(path))
     content.pop("precision_at_least", None)
     try:
         checked = Checked(**content)
         checked.sentence()
     except (TypeError, ValueError) as error:
-        raise DataError(f"{path}: is damaged ({error}); check again") from None
-    return checked if checked.num_flagged == int(audit.is_flagged.sum()) else None
+        raise DataError(f"{path}: is damaged ({error}); remove it and check again") from None
+    return checked

@@ -17,6 +17,7 @@ from imae.data.columns import listing
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
 from imae.errors import DataError
+from imae.records.files import open_regular
 
 DECISIONS = ("accept", "keep", "relabel", "no_class", "skip", "flag")
 COLUMNS = ("row_id", "given", "decision", "label", "by", "time", "audit")
@@ -49,6 +50,23 @@ class Decision:
     def is_open(self) -> bool:
         """Whether it leaves the row as it is for now."""
         return self.decision in _OPEN
+
+
+def decide(name: str, label: int | None, given: int, *, by: str, time: str) -> Decision:
+    """A decision, where to relabel a row to the label that it was given is to keep that label.
+
+    Args:
+        name: One of ``DECISIONS``.
+        label: Class number for accept and relabel, else None.
+        given: The given label of the row.
+        by: Who decided.
+        time: When, in ISO 8601.
+
+    Examples:
+        >>> decide("relabel", 3, 3, by="person", time="").decision
+        'keep'
+    """
+    return Decision("keep", None, by, time) if label == given else Decision(name, label, by, time)
 
 
 def identity(audit: Audit) -> str:
@@ -109,7 +127,7 @@ def read_decisions(audit: Audit, paths: Iterable[Path]) -> dict[int, Decision]:
                     f"{where}: had the label {unguard(cells['given'])!r} when it was decided, "
                     f"this run has {given!r}; audit the labels that were decided about"
                 )
-            decision = _decision(where, cells, numbers)
+            decision = _decision(where, cells, numbers, int(audit.given[place]))
             found[place] = _settled(where, found.get(place), decision)
     return found
 
@@ -122,9 +140,13 @@ def _has_decisions(path: Path) -> bool:
 def _of_mask(audit: Audit, path: Path) -> list[Opinion]:
     """The rows that a boolean mask calls an issue."""
     try:
-        mask = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError, SyntaxError) as error:
-        raise DataError(f"{path}: cannot be read ({error})") from None
+        with open_regular(path) as file:
+            mask = np.load(file, allow_pickle=False)
+    except DataError:
+        raise
+    except (ValueError, EOFError, OSError, MemoryError, SyntaxError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is damaged"
+        raise DataError(f"{path}: cannot be read ({reason})") from None
     if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != (len(audit),):
         raise DataError(f"{path}: must hold {len(audit)} booleans, one for each row of this run")
     return [Opinion(str(audit.row_ids[row]), None, False) for row in np.flatnonzero(mask)]
@@ -149,11 +171,10 @@ def _add_opinions(
             )
         number = None if each.label is None else numbers[each.label]
         kind = "flag" if not each.is_settled else "no_class" if number is None else "relabel"
-        if number == audit.given[row]:
-            kind, number = "keep", None
-        elif number == audit.suggested[row]:
+        if number == audit.suggested[row]:
             kind = "accept"
-        decision = Decision(kind, number, each.by or "person", each.time)
+        given = int(audit.given[row])
+        decision = decide(kind, number, given, by=each.by or "person", time=each.time)
         found[row] = _settled(where, found.get(row), decision)
 
 
@@ -172,18 +193,20 @@ def _rows(path: Path) -> Iterable[dict[str, str]]:
         yield dict.fromkeys(COLUMNS, "") | dict(zip(names, cells, strict=True))
 
 
-def _decision(where: str, cells: Mapping[str, str], numbers: Mapping[str, int]) -> Decision:
+def _decision(
+    where: str, cells: Mapping[str, str], numbers: Mapping[str, int], given: int
+) -> Decision:
     name = cells["decision"].strip()
     if name not in DECISIONS:
         raise DataError(f"{where}: decision {name!r} is none of {', '.join(DECISIONS)}")
-    label = unguard(cells["label"])
+    label, by, time = (unguard(cells[key]) for key in ("label", "by", "time"))
     if name not in ("accept", "relabel"):
-        return Decision(name, None, cells["by"], cells["time"])
+        return Decision(name, None, by, time)
     if label not in numbers:
         raise DataError(
             f"{where}: label {label!r} is none of the classes ({listing(tuple(numbers))})"
         )
-    return Decision(name, numbers[label], cells["by"], cells["time"])
+    return decide(name, numbers[label], given, by=by, time=time)
 
 
 def _settled(where: str, before: Decision | None, now: Decision) -> Decision:
@@ -215,7 +238,7 @@ def write_decisions(audit: Audit, decisions: Mapping[int, Decision], path: Path)
             each.decision,
             "" if each.label is None else guard(audit.class_names[each.label]),
             guard(each.by),
-            each.time,
+            guard(each.time),
             mark,
         )
         for row, each in decisions.items()

@@ -240,6 +240,7 @@ def of_run(run: RunFolder) -> Evidence:
     if not numbers:
         raise DataError(f"{run.path}: has no dynamics, so there is nothing to judge by; train it")
     names = tuple(map(str, labels.class_names))
+    _check_learned(run, numbers[-1], names)
     kept = np.arange(len(labels.given))
     if labels.planted is not None:
         kept = np.flatnonzero(~labels.planted)
@@ -280,6 +281,21 @@ def of_run(run: RunFolder) -> Evidence:
     return _in_data_order(found, [each for each in places if each is not None])
 
 
+def _check_learned(run: RunFolder, epoch: int, names: tuple[str, ...]) -> None:
+    """Raises if one class is predicted for every row, so that labels would be judged by nothing."""
+    labels, held = run.labels(), run.held_labels()
+    predicted = run.dynamics(epoch).predicted
+    if held is not None:
+        predicted = np.concatenate([predicted, run.held_dynamics(epoch).predicted])
+    found = np.unique(predicted[predicted >= 0])
+    if len(found) == 1 and found[0] < len(names) and len(np.unique(labels.given)) > 1:
+        raise DataError(
+            f"{run.path}: its network predicts {names[found[0]]!r} for every row in the end, so "
+            "it has learned nothing to judge labels by; train it with another method, such as "
+            "--loss cce, or with another --T or more epochs, and audit that run"
+        )
+
+
 def _in_data_order(found: Evidence, places: list[Ints]) -> Evidence:
     """The rows by their positions in the data; as they are if a run did not record these."""
     if sum(map(len, places)) != len(found.given):
@@ -318,7 +334,7 @@ def _clean(labels: RunLabels, rows: Ints) -> Ints | None:
 
 
 def certain(labels: NDArray[np.integer], num_classes: int) -> TopClasses:
-    """Rows of which one class has the whole share."""
+    """Rows whose whole share belongs to one class."""
     k = min(KEPT, num_classes)
     classes = (labels[:, None] + np.arange(k)) % num_classes
     shares = np.tile(np.eye(1, k, dtype=np.float32), (len(labels), 1))

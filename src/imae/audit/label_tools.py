@@ -18,7 +18,7 @@ from imae.data.columns import listing
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, DataError, check_choice, import_extra
-from imae.records.files import whole_file
+from imae.records.files import read_file, whole_file
 
 FORMATS = ("label-studio", "fiftyone", "mask")
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")  # how a spreadsheet's formula begins, quoted or not
@@ -151,7 +151,7 @@ def read_opinions(path: Path) -> list[Opinion]:
         path: ``.json``: tasks of Label Studio with annotations (JSON or JSON-MIN), ``labels.json``
             of a FiftyOneImageClassificationDataset or ``samples.json`` of a FiftyOneDataset.
             ``.csv``, ``.tsv`` or ``.parquet``: a column row_id, and a column label of class names
-            or cleanlab's is_label_issue. A row of which only is known that it is an issue is not
+            or cleanlab's is_label_issue. A row that is only known to be an issue is not
             settled.
 
     Raises:
@@ -160,11 +160,11 @@ def read_opinions(path: Path) -> list[Opinion]:
     if path.suffix.lower() in TABLE_SUFFIXES:
         return _of_table(path)
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_file(path))
+    except DataError:
+        raise
     except (ValueError, RecursionError):
         raise DataError(f"{path}: is not JSON, CSV or Parquet") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
     try:
         if isinstance(content, list):
             return [opinion for task in content for opinion in _of_task(task)]

@@ -50,7 +50,7 @@ def write_review(
         out: File of the page, ``.html``. With more than ``PAGE_SIZE`` suspects the pages are
             files in a folder beside it, of the same name without its ending.
         preview: Makes the preview of a row.
-        most_previews: Only so many of the most suspect rows get a preview.
+        most_previews: Only this many of the most suspect rows get a preview.
         checked: What a person found in a sample, if somebody looked.
 
     Returns:
@@ -60,9 +60,7 @@ def write_review(
         ArgumentError: If ``out`` has another ending.
         MissingExtraError: If jinja2 is not installed.
     """
-    path = Path(out)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ArgumentError(f"the page must end in .html, got {path}")
+    path = _page_file(out)
     num_parts = num_pages(audit)
     files = (
         [path]
@@ -88,11 +86,23 @@ def write_check_page(
     *,
     preview: Previewer = no_previews,
 ) -> Path:
-    """Writes the page on which a person judges a random sample of the flagged rows."""
+    """Writes the page on which a person judges a random sample of the flagged rows.
+
+    Raises:
+        ArgumentError: If ``out`` does not end in ``.html``.
+    """
+    path = _page_file(out)
     text = render(audit, sample=sample, preview=preview)
-    with whole_file(out) as file:
+    with whole_file(path) as file:
         file.write(text.encode("utf-8"))
-    return Path(out)
+    return path
+
+
+def _page_file(out: str | os.PathLike[str]) -> Path:
+    path = Path(out)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ArgumentError(f"the page must end in .html, got {path}")
+    return path
 
 
 def num_pages(audit: Audit) -> int:
@@ -128,7 +138,7 @@ def render(
         sample: For the check: the sample, which is then all that is shown.
         saved: For a page from a server: what was decided before, by position of the row.
         preview: Makes the preview of a row.
-        most_previews: Only so many of the most suspect rows get a preview.
+        most_previews: Only this many of the most suspect rows get a preview.
         checked: What a person found in a sample.
     """
     environment = build_environment("imae.audit", "imae.report")

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from imae.errors import DataError
 from imae.records import RunFolder, explained_writing
-from imae.records.files import check_lengths, parse_object, read_arrays, whole_file
+from imae.records.files import (
+    check_lengths,
+    check_regular,
+    parse_object,
+    read_arrays,
+    read_file,
+    whole_file,
+)
 
 _KINDS = {
     "row_ids": "U",
@@ -117,9 +124,11 @@ class Audit:
         """Writes ``audit/audit.npz`` and ``audit/audit.json`` into a run folder.
 
         Raises:
+            DataError: If something else is in place of a file.
             ImaeError: If they cannot be written.
         """
         folder = run.path / "audit"
+        check_regular(folder)
         arrays = {name: getattr(self, name) for name in _KINDS if getattr(self, name) is not None}
         described = {name: getattr(self, name) for name in _RATES}
         described |= {
@@ -129,7 +138,7 @@ class Audit:
             "num_flagged": int(self.is_flagged.sum()),
         }
         text = json.dumps(described, indent=2, allow_nan=False)
-        with explained_writing(folder, run.path):
+        with explained_writing(folder, run.path, command="audit"):
             with whole_file(folder / "audit.npz") as file:
                 np.savez(file, **arrays)
             with whole_file(folder / "audit.json") as file:
@@ -143,6 +152,7 @@ class Audit:
             DataError: If there is none, or it is damaged.
         """
         folder = run.path / "audit"
+        check_regular(folder)
         described = _read_described(run)
         arrays = read_arrays(folder / "audit.npz", _KINDS, optional=("clean",))
         check_lengths(folder / "audit.npz", arrays)
@@ -162,11 +172,6 @@ class Audit:
 
 def _read_described(run: RunFolder) -> dict[str, Any]:
     path = run.path / "audit" / "audit.json"
-    try:
-        return parse_object(path.read_bytes(), str(path))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(
-            f"{run.path}: has not been audited; start with: imae audit {run.path}"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if not path.exists():
+        raise DataError(f"{run.path}: has not been audited; start with: imae audit {run.path}")
+    return parse_object(read_file(path), str(path))

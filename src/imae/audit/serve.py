@@ -15,6 +15,7 @@ from imae.audit.correct import Sample
 from imae.audit.decisions import (
     DECISIONS,
     Decision,
+    decide,
     identity,
     read_decisions,
     write_decisions,
@@ -133,7 +134,8 @@ class Review:
                 raise DataError(f"row {row_id!r}: {label!r} is not one of the classes")
             number = self._numbers[label]
         shown_time = time[:_LONGEST_TIME] if isinstance(time, str) and time.isprintable() else ""
-        return row, Decision(name, number, "person", shown_time)
+        given = int(self.audit.given[row])
+        return row, decide(name, number, given, by="person", time=shown_time)
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -14,6 +14,7 @@ from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
+from imae.records.files import open_regular
 from imae.train import train
 from imae.train.preparation import frozen_features
 from imae.train.relabel import relabel_from_file
@@ -100,8 +101,10 @@ def read_probabilities(path: Path, rows: Split) -> NDArray[np.float64]:
 
 def _read_matrix(path: Path) -> NDArray[np.float64]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             matrix = np.load(file, allow_pickle=False)
+    except DataError:
+        raise
     except (ValueError, EOFError, OSError, MemoryError, SyntaxError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "it is damaged"
         raise DataError(f"{path}: cannot be read ({reason})") from None

@@ -17,6 +17,7 @@ from imae.cli.app import (
     LABELS,
     NOISE,
     ROOT,
+    SEED,
     command_line,
     data_flags,
     gather_settings,
@@ -32,7 +33,7 @@ from imae.cli.review import (
     write_data_settings,
     write_pages,
 )
-from imae.errors import ArgumentError, check_integer
+from imae.errors import ArgumentError, check_integer, check_interval
 
 if TYPE_CHECKING:
     from imae.audit.result import Audit
@@ -44,7 +45,7 @@ _ID_WIDTH = 40
 
 
 class _Audit(typer.core.TyperGroup):
-    """Commands of which ``run`` is meant where none is named: `imae audit DATA`."""
+    """Commands; ``run`` is the default: `imae audit DATA`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
@@ -53,7 +54,7 @@ class _Audit(typer.core.TyperGroup):
         return super().parse_args(ctx, args if is_named or not args else [_DEFAULT, *args])
 
     def _is_path(self, ctx: Any, args: list[str]) -> bool:
-        """Whether a word is no command but a run or data of this name: `imae audit run`."""
+        """Whether a word names a run or data and not a command: `imae audit run`."""
         if args[0] not in self.commands or not os.path.exists(args[0]):
             return False
         command = self.commands[args[0]]
@@ -106,7 +107,7 @@ def run(
         None, help="Judge DATA by these (.npy, or .csv of `imae predict`); nothing is trained."
     ),
     epochs: int | None = typer.Option(None, show_default="40", help="Passes over DATA."),
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
+    seed: int | None = SEED,
     noise: str | None = NOISE,
     labels: Path | None = LABELS,
     root: Path | None = ROOT,
@@ -129,6 +130,8 @@ def run(
 
     if previews is not None:
         check_integer("--previews", previews, low=0)
+    if precision is not None:  # before minutes of training
+        check_interval("--precision", precision, low=0, high=1, open_low=True)
     flags = {
         "data.root": root,
         "data.labels": labels,
@@ -168,9 +171,11 @@ def _trained(
     """The folder of the finished run of this data, trained now if need be."""
     from imae.audit.sources import T
     from imae.records import RunFolder
+    from imae.records.files import check_regular
     from imae.train import build_config, resume, train
 
     if RunFolder(target).exists():
+        check_regular(Path(target) / "audit")
         if settings or any(value is not None for value in flags.values()):
             raise ArgumentError(f"{target} is a run with its own settings; give no others")
         return resume(target, show=True).path
@@ -240,9 +245,10 @@ def _from_probabilities(
     precision: float | None,
 ) -> tuple[Any, "Audit"]:
     from imae.audit.audit import audit as find_wrong
-    from imae.audit.cap import find_cap
+    from imae.audit.calibrate import find_cap
     from imae.audit.sources import labelled_rows, read_probabilities
     from imae.records import RunFolder
+    from imae.records.files import check_free, check_regular
 
     out = flags["out"]
     if out is None:
@@ -254,7 +260,11 @@ def _from_probabilities(
     if content.get("noise") is not None:
         raise ArgumentError("noise is added in training, and --probabilities needs no training")
     data = content["data"]
-    if read_data_settings(folder.path) not in (None, data):
+    check_regular(folder.path / "audit")
+    before = read_data_settings(folder.path)
+    if before is None:
+        check_free(folder.path)
+    elif before != data:
         raise ArgumentError(f"--out {out}: holds an audit of other data; choose another folder")
     rows = labelled_rows(data)
     matrix = read_probabilities(file, rows)

@@ -10,13 +10,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from imae._draws import DEFAULT_SEED
 from imae.cli.app import (
     DROP,
+    EPOCHS,
+    FEATURES,
     ID_COLUMN,
     LABEL_COLUMN,
+    LR,
+    MODEL,
     NOISE,
     OVERWRITE,
     ROOT,
+    STEPS,
     data_flags,
     gather_settings,
     print_table,
@@ -37,15 +43,15 @@ def compare(
         "cce,mae,gce,imae_capped", help="Losses, separated by commas; `all` for every one."
     ),
     seeds: int = typer.Option(3, help="Rounds, each under a seed of its own."),
-    model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
+    model: str | None = MODEL,
     noise: str | None = NOISE,
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of the first round."),
-    epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
-    steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
-    lr: float | None = typer.Option(None, show_default="0.05", help="Learning rate."),
-    features: str | None = typer.Option(
-        None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
+    seed: int | None = typer.Option(
+        None, show_default=str(DEFAULT_SEED), help="Seed of the first round."
     ),
+    epochs: int | None = EPOCHS,
+    steps: int | None = STEPS,
+    lr: float | None = LR,
+    features: str | None = FEATURES,
     root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from imae._draws import DEFAULT_SEED
 from imae._registry import Catalog
 from imae.cli.app import (
     DROP,
@@ -98,7 +99,7 @@ def noise(
     data: str = typer.Argument(..., help="Name of a data set, or a path to your own."),
     kind: str = typer.Option("symmetric", help="Kind of noise; see `imae list noise`."),
     rate: float = typer.Option(..., help="Part of the labels to change, in [0, 1)."),
-    seed: int = typer.Option(123, help="Seed of every draw."),
+    seed: int = typer.Option(DEFAULT_SEED, help="Seed of every draw."),
     out: Path = typer.Option(..., help="Label file to write (CSV)."),
     mapping: str | None = typer.Option(
         None, "--map", help="For pairs: FROM:TO,FROM:TO by class name or number."
@@ -168,7 +169,7 @@ def list_entries(
 
 def _setting_table() -> Table:
     import_extra("pydantic", extra="train")
-    from imae.train.settings import known_settings
+    from imae.train.config import known_settings
 
     table = Table("setting", "default", "what it is")
     table.columns[0].no_wrap = True
@@ -234,7 +235,7 @@ def curves(
 ) -> None:
     """Show which examples each loss weights most: a table, and the paper's figures."""
     from imae.curves import parse_curve
-    from imae.recipes.tables.weights import draw_values, draw_weights
+    from imae.recipes.tables.paper_figures import draw_values, draw_weights
 
     names = tuple(losses) if losses else _PAPER_LOSSES + tuple(f"imae:T={T:g}" for T in _PAPER_T)
     chosen = {name: parse_curve(name) for name in dict.fromkeys(names)}

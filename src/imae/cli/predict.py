@@ -290,7 +290,7 @@ def eval_robust(
     ),
     attack: list[str] | None = typer.Option(None, help="fgsm or pgd. Default: both."),
     steps: int = typer.Option(10, help="Steps of PGD."),
-    rows: int | None = typer.Option(None, help="Attack a sample of so many test rows."),
+    rows: int | None = typer.Option(None, help="Attack a sample of this many test rows."),
     which: str = typer.Option("final", help="Weights: final, or best on the held-out labels."),
     root: Path | None = typer.Option(None, help="Folder of the data, if it has moved."),
     model: str | None = typer.Option(

@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from imae._draws import DEFAULT_SEED
 from imae.cli.app import OVERWRITE, column_words, command_line, refuse_overwriting
 from imae.errors import ArgumentError, DataError, ImaeError, check_interval
 
 if TYPE_CHECKING:
     from imae.audit.cards import Preview, Previewer, Rows
+    from imae.audit.correct import Checked
     from imae.audit.result import Audit
+    from imae.audit.serve import Review
 
 _RUN = typer.Argument(..., metavar="RUN", help="Run folder that `imae audit` has audited.")
+_ROWS = 100  # to judge in a check
+_CONFIDENCE = 0.95
 
 
 def serve(
@@ -27,9 +32,9 @@ def serve(
     check: bool = typer.Option(
         False, "--check", help="Serve the random sample of `imae audit check` instead."
     ),
-    rows: int = typer.Option(100, help="Size of that sample."),
-    confidence: float = typer.Option(0.95, help="Confidence of its bound."),
-    seed: int = typer.Option(123, help="Seed of that sample."),
+    rows: int = typer.Option(_ROWS, help="Size of that sample."),
+    confidence: float = typer.Option(_CONFIDENCE, help="Confidence of its bound."),
+    seed: int = typer.Option(DEFAULT_SEED, help="Seed of that sample."),
     no_open: bool = typer.Option(
         False, "--no-open", help="Print the address only, and do not open a browser."
     ),
@@ -40,21 +45,42 @@ def serve(
     there is a display. Ctrl-C ends it.
     """
     from imae.audit.correct import Sample, draw_sample
+    from imae.audit.correct import check as check_flagged
     from imae.audit.result import Audit
-    from imae.audit.serve import Review, Server
+    from imae.audit.serve import Review
     from imae.records import RunFolder
+    from imae.records.files import exclusive
 
     audit = Audit.load(RunFolder(run))
     sample = Sample(draw_sample(audit, rows, seed=seed), confidence) if check else None
     file = _decisions_file(run)
-    review = Review(audit, file, sample=sample, rows=_rows(run, audit))
+    in_use = f"{run}: another process is serving this review; use its page, or stop it first"
+    with exclusive(file.resolve().with_name("lock"), in_use, run=run, command="audit serve"):
+        review = Review(audit, file, sample=sample, rows=_rows(run, audit))
+        if check:
+            found = check_flagged(
+                audit, review.decisions, num_rows=rows, confidence=confidence, seed=seed
+            )
+            _record_check(run, audit, found)
+        _serve(review, port, is_opened=not no_open and has_display())
+    typer.echo(f"decisions in {file}: {len(review.decisions)}")
+    if review.decisions:
+        sampled = ["check", run, *_sample_words(rows, confidence, seed)]
+        step = sampled if check else ["apply", run, "--out", new_labels_file()]
+        typer.echo(f"next: {command_line('imae', 'audit', *step)}")
+
+
+def _serve(review: "Review", port: int, *, is_opened: bool) -> None:
+    """Serves a review until Ctrl-C."""
+    from imae.audit.serve import Server
+
     try:
         server = Server(review, port=port)
     except (OSError, OverflowError) as error:
         raise ArgumentError(f"--port {port}: cannot be used ({error})") from None
     typer.echo(f"Open {server.address}")
-    typer.echo(f"Decisions are written to {file}; press Ctrl-C when you are done.")
-    if not no_open and has_display():
+    typer.echo(f"Decisions are written to {review.path}; press Ctrl-C when you are done.")
+    if is_opened:
         webbrowser.open(server.address)
     try:
         server.serve_forever()
@@ -62,10 +88,6 @@ def serve(
         typer.echo("")
     finally:
         server.server_close()
-    typer.echo(f"decisions in {file}: {len(review.decisions)}")
-    if review.decisions:
-        step = ["check", run] if check else ["apply", run, "--out", new_labels_file()]
-        typer.echo(f"next: {command_line('imae', 'audit', *step)}")
 
 
 def check(
@@ -73,9 +95,9 @@ def check(
     decisions: list[Path] | None = typer.Option(
         None, show_default="those of `imae audit serve`", help="File of decisions; may be repeated."
     ),
-    rows: int = typer.Option(100, help="Flagged rows to judge, drawn at random."),
-    confidence: float = typer.Option(0.95, help="Confidence of the bound."),
-    seed: int = typer.Option(123, help="Seed of the draw."),
+    rows: int = typer.Option(_ROWS, help="Flagged rows to judge, drawn at random."),
+    confidence: float = typer.Option(_CONFIDENCE, help="Confidence of the bound."),
+    seed: int = typer.Option(DEFAULT_SEED, help="Seed of the draw."),
     out: Path | None = typer.Option(
         None, show_default="RUN/audit/check.html", help="Page on which to judge them."
     ),
@@ -86,7 +108,7 @@ def check(
     The first call writes the page. Judge all of its rows, download the decisions, and call it
     again with --decisions. Without a person no method can promise such a bound.
     """
-    from imae.audit.correct import Sample, draw_sample, save_check
+    from imae.audit.correct import Sample, draw_sample
     from imae.audit.correct import check as check_flagged
     from imae.audit.decisions import read_decisions
     from imae.audit.page import write_check_page
@@ -99,20 +121,56 @@ def check(
         _check_outputs(run, [out], files, overwrite=overwrite)
     made = read_decisions(audit, files)
     found = check_flagged(audit, made, num_rows=rows, confidence=confidence, seed=seed)
+    _record_check(run, audit, found)
     typer.echo(found.sentence())
     if found.is_complete:
-        save_check(found, run / "audit" / "check.json")
         write_pages(run, most_previews=None)
         return
     page = out or run / "audit" / "check.html"
     sample = Sample(draw_sample(audit, rows, seed=seed), confidence)
     write_check_page(audit, sample, page, preview=_rows(run, audit).preview)
     typer.echo(f"wrote {page}")
-    again = command_line("imae", "audit", "check", run, "--decisions", "FILE")
-    served = command_line("imae", "audit", "serve", run, "--check")
+    words = _sample_words(rows, confidence, seed)
+    again = command_line("imae", "audit", "check", run, *words, "--decisions", "FILE")
+    served = command_line("imae", "audit", "serve", run, "--check", *words)
     typer.echo(
         f"Judge its rows and download the decisions, then: {again} (or judge them with: {served})"
     )
+
+
+def _sample_words(rows: int, confidence: float, seed: int) -> list[str]:
+    """The options that draw the same sample again, where they are not the defaults."""
+    options = (
+        ("rows", rows, _ROWS),
+        ("confidence", confidence, _CONFIDENCE),
+        ("seed", seed, DEFAULT_SEED),
+    )
+    return [
+        word
+        for name, value, default in options
+        if value != default
+        for word in (f"--{name}", str(value))
+    ]
+
+
+def _record_check(run: Path, audit: "Audit", found: "Checked") -> None:
+    """Writes down what was drawn and found, and says if the last sample was of other rows.
+
+    A bound that holds for the rows that are flagged now is kept until there is another.
+    """
+    from imae.audit.correct import read_check, save_check
+
+    path = run / "audit" / "check.json"
+    before = read_check(path)
+    is_current = before is not None and before.is_of(audit)
+    if before is not None and not is_current:
+        typer.echo(
+            "Note: the flagged rows are not those of the last check; a new sample was drawn "
+            f"from them, of which {found.num_judged} of {found.num_sampled} rows are judged",
+            err=True,
+        )
+    if found.is_complete or before is None or not (is_current and before.is_complete):
+        save_check(found, path)
 
 
 def apply(
@@ -203,10 +261,10 @@ def write_data_settings(folder: Path, data: Mapping[str, object]) -> None:
 
 def read_data_settings(folder: Path) -> dict[str, Any] | None:
     """What ``write_data_settings`` wrote, if it did."""
-    from imae.records.files import parse_object
+    from imae.records.files import parse_object, read_file
 
     path = folder / "audit" / "data.json"
-    return parse_object(path.read_bytes(), str(path)) if path.exists() else None
+    return parse_object(read_file(path), str(path)) if path.exists() else None
 
 
 def _settings(run: Path) -> Mapping[str, Any]:
@@ -317,6 +375,8 @@ def write_pages(run: Path, *, most_previews: int | None) -> Path:
     audit = Audit.load(RunFolder(run))
     most = MOST_PREVIEWS if most_previews is None else most_previews
     rows = _rows(run, audit)
+    checked = read_check(run / "audit" / "check.json")
+    is_current = checked is not None and checked.is_complete and checked.is_of(audit)
     write_suspects(audit, rows, run / "audit" / "suspects.csv")
     with _counted(rows.preview, min(most, len(suspects(audit)))) as preview:
         first, *_ = write_review(
@@ -324,7 +384,7 @@ def write_pages(run: Path, *, most_previews: int | None) -> Path:
             run / "audit" / "review.html",
             preview=preview,
             most_previews=most,
-            checked=read_check(audit, run / "audit" / "check.json"),
+            checked=checked if is_current else None,
         )
     typer.echo(f"wrote {first}")
     return first

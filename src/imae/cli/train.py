@@ -11,11 +11,17 @@ from rich.table import Table
 
 from imae.cli.app import (
     DROP,
+    EPOCHS,
+    FEATURES,
     ID_COLUMN,
     LABEL_COLUMN,
     LABELS,
+    LR,
+    MODEL,
     NOISE,
     ROOT,
+    SEED,
+    STEPS,
     data_flags,
     gather_settings,
     print_table,
@@ -43,20 +49,18 @@ def train(
     cap: float | None = typer.Option(
         None, help="Largest probability that the model gives to a class."
     ),
-    model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
+    model: str | None = MODEL,
     noise: str | None = NOISE,
     labels: Path | None = LABELS,
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
-    epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
-    steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
+    seed: int | None = SEED,
+    epochs: int | None = EPOCHS,
+    steps: int | None = STEPS,
     batch_size: int | None = typer.Option(None, show_default="64", help="Rows in a step."),
-    lr: float | None = typer.Option(None, show_default="0.05", help="Learning rate."),
+    lr: float | None = LR,
     hold_out: float | None = typer.Option(
         None, show_default="0.1", help="Part of the given labels held out to choose by."
     ),
-    features: str | None = typer.Option(
-        None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
-    ),
+    features: str | None = FEATURES,
     init: Path | None = typer.Option(None, help="File of start weights."),
     devices: int | None = typer.Option(None, show_default="1", help="Processes, one a device."),
     nodes: int | None = typer.Option(None, show_default="1", help="Machines, under torchrun."),
@@ -79,6 +83,12 @@ def train(
     ),
     resume: Path | None = typer.Option(
         None, help="Run folder to resume; --epochs or --steps lengthen the run."
+    ),
+    student: Path | None = typer.Option(
+        None,
+        metavar="RUN",
+        help="Train a second network on the labels that the best epoch of RUN predicts, with the "
+        "settings of RUN.",
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would run, and how long."),
 ) -> None:
@@ -113,8 +123,11 @@ def train(
         "out": out,
         "log": [name for each in log for name in each.split(",")] if log else None,
     }
+    has_others = config is not None or bool(settings) or dry_run
     if resume is not None:
-        _resume(resume, flags, has_others=config is not None or bool(settings) or dry_run)
+        _resume(resume, flags, has_others=has_others or student is not None)
+    elif student is not None:
+        _train_student(student, flags, has_others=has_others)
     else:
         _train(gather_settings(config, settings, flags), dry_run=dry_run)
 
@@ -131,6 +144,20 @@ def _resume(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
             "moved, and --epochs or --steps, to lengthen the run, can be given"
         )
     run = resume_run(path, data, str(model) if is_code else None, **budget, show=True)
+    _report(run.path, run.result)
+
+
+def _train_student(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
+    from imae.train import train_student
+
+    data, out = flags.pop("data.name"), flags.pop("out")
+    assert out is None or isinstance(out, Path)
+    if has_others or any(value is not None for value in flags.values()):
+        raise ArgumentError(
+            "--student trains with the settings of its run; besides it only DATA, if that was "
+            "moved, and --out can be given"
+        )
+    run = train_student(path, data, out=out, show=True)
     _report(run.path, run.result)
 
 
@@ -233,15 +260,13 @@ def tune(
         help="Database for several machines, such as postgresql://user@host/name.",
     ),
     study: str = typer.Option("imae", help="Name of the search in the database."),
-    model: str | None = typer.Option(None, show_default="one that suits the data", help="Network."),
+    model: str | None = MODEL,
     noise: str | None = NOISE,
     labels: Path | None = LABELS,
-    seed: int | None = typer.Option(None, show_default="123", help="Seed of every draw."),
-    epochs: int | None = typer.Option(None, show_default="40", help="Passes over the data."),
-    steps: int | None = typer.Option(None, help="Optimiser steps, instead of epochs."),
-    features: str | None = typer.Option(
-        None, help="Pretrained network, or wordllama for texts, whose features replace the rows."
-    ),
+    seed: int | None = SEED,
+    epochs: int | None = EPOCHS,
+    steps: int | None = STEPS,
+    features: str | None = FEATURES,
     root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,

@@ -195,7 +195,7 @@ def impact_ratio(curve: Curve, p: float, other: float) -> float:
     """
     check_interval("p", p, low=0, high=1)
     check_interval("other", other, low=0, high=1)
-    weights = curve.weight(torch.tensor([p, other], dtype=torch.float64))
+    weights = curve.weight(torch.tensor([p, other], dtype=torch.float64)).detach()
     return float(weights[0] / weights[1])
 
 
@@ -244,7 +244,7 @@ def label_sum_range(curve: Curve, num_classes: int) -> tuple[float, float]:
     check_integer("num_classes", num_classes, low=2)
     number = _STEPS_PER_CLASS * num_classes
     p = torch.linspace(0, 1, number + 1, dtype=torch.float64)
-    losses = curve.value(torch.logit(p).clamp(-_FAR, _FAR)).numpy()
+    losses = curve.value(torch.logit(p).clamp(-_FAR, _FAR)).detach().numpy()
     # The loss of the next class for every total (rows) and every share of the classes before it.
     place = np.arange(number + 1)[:, None] - np.arange(number + 1)
     following = losses[place.clip(0)]
@@ -262,4 +262,4 @@ def _weights_on_grid(curve: Curve) -> tuple[Tensor, Tensor]:
     edges = (1 - np.cos(np.linspace(0, np.pi, _NUM_GRID_PANELS + 1))) / 2
     width = np.diff(edges)[:, None]
     p = torch.from_numpy((edges[:-1, None] + width * (1 + nodes) / 2).ravel())
-    return curve.weight(p), torch.from_numpy((width * parts / 2).ravel())
+    return curve.weight(p).detach(), torch.from_numpy((width * parts / 2).ravel())

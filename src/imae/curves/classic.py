@@ -374,10 +374,11 @@ class AGCE(Curve):
 
     def value(self, m: Tensor) -> Tensor:
         """Loss at margin ``m``."""
-        # In 1 - p, which is small where the label is learned: the difference would cancel there.
+        # In 1 - p where that is the smaller one, else in p: a difference from 1 would cancel.
         at_one: float = (self.a + 1) ** self.q
-        share = torch.log1p(-torch.sigmoid(-m) / (self.a + 1))
-        return -at_one * torch.expm1(self.q * share) / self.q
+        by_rest = torch.log1p(-torch.sigmoid(-m.clamp(min=0)) / (self.a + 1))
+        by_p = torch.log((self.a + torch.sigmoid(m)) / (self.a + 1))
+        return -at_one * torch.expm1(self.q * torch.where(m > 0, by_rest, by_p)) / self.q
 
     def slope(self, m: Tensor) -> Tensor:
         """Derivative of the loss at margin ``m``."""

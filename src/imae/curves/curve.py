@@ -105,6 +105,10 @@ class Curve(ABC):
         """
         return 2 * self.slope(torch.logit(p).clamp(-SATURATED, SATURATED)).abs()
 
+    def weight_at(self, p: float) -> float:
+        """The weight at one probability, as a number."""
+        return self.weight(torch.tensor(p, dtype=torch.float64)).item()
+
 
 @final
 @dataclass(frozen=True)

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from imae.data.features import hash_text as hash_text
     from imae.data.image_files import ImageFiles as ImageFiles
     from imae.data.images import ArrayImages as ArrayImages
+    from imae.data.loading import Unlabelled as Unlabelled
     from imae.data.loading import describe as describe
     from imae.data.loading import load as load
+    from imae.data.loading import load_unlabelled as load_unlabelled
     from imae.data.split import Data as Data
     from imae.data.split import Inputs as Inputs
     from imae.data.split import Skipped as Skipped
@@ -23,7 +25,5 @@ if TYPE_CHECKING:
     from imae.data.split import sample_rows as sample_rows
     from imae.data.torch_dataset import from_arrays as from_arrays
     from imae.data.torch_dataset import from_dataset as from_dataset
-    from imae.data.unlabelled import Unlabelled as Unlabelled
-    from imae.data.unlabelled import load_unlabelled as load_unlabelled
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

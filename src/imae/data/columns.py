@@ -157,7 +157,7 @@ def find_roles(
         drop: Columns that are not read.
 
     Raises:
-        ArgumentError: If a name is no text.
+        ArgumentError: If a name is not a string.
         DataError: If a column is not there, or it is not clear which one is meant.
     """
     feature_columns = None if feature_columns is None else _names(file, feature_columns)

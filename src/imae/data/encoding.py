@@ -402,7 +402,7 @@ def as_category(name: str, cells: Sequence[object], note: str | None = None) -> 
 
 
 def as_dates(name: str, cells: Sequence[object], trained: str | None = None) -> RawColumn | None:
-    """A column of dates as days since 1970, or None if a cell is no date or all are missing.
+    """A column of dates as days since 1970, or None if a cell is not a date or all are missing.
 
     ISO 8601, 2024/05/17, 17.05.2024, 05/17/2024 and 17/05/2024 are known. Where the last two both
     fit all cells, the month comes first, unless training dates decide, and the column has a note.

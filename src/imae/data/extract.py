@@ -99,7 +99,7 @@ def _run(
 
 
 def _read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The batches, of which a thread reads the next while the caller works on the present one."""
+    """The batches; a thread reads the next one while the caller works on the current one."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="imae-read") as thread:
         waiting = thread.submit(next, batches, None)
         while (batch := waiting.result()) is not None:

@@ -122,7 +122,7 @@ class ImageFiles(Inputs):
         )
 
     def _crop(self, path: Path, top: int, left: int) -> Any:
-        """The crop of the warped image, of which only the crop is ever computed."""
+        """The crop of the warped image; the rest of the image is not computed."""
         image = decode(path, size=self.resize)
         wide, high = image.width / self.resize, image.height / self.resize
         box = (left * wide, top * high, (left + self.crop) * wide, (top + self.crop) * high)
@@ -271,7 +271,7 @@ def check_present(data: Data) -> None:
     """Raises if an image file is not there; whether it can be read shows when it is.
 
     Raises:
-        DataError: If one is missing, is empty or is no ordinary file; the message counts them all.
+        DataError: If one is missing, is empty or is not a regular file; the message counts them.
     """
     for split in data.splits().values():
         if not isinstance(split.inputs, ImageFiles):
@@ -294,5 +294,5 @@ def absence(path: Path) -> str | None:
     except OSError as error:
         return f"{path}: cannot be opened ({error.strerror})"
     if not stat.S_ISREG(status.st_mode):
-        return f"{path}: is no ordinary file"
+        return f"{path}: is not a regular file"
     return f"{path}: is empty (0 bytes)" if status.st_size == 0 else None

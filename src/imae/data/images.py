@@ -151,7 +151,7 @@ def read_into_memory(data: Data) -> Data:
         data: Data whose inputs are image files.
 
     Raises:
-        ArgumentError: If the inputs are no image files.
+        ArgumentError: If the inputs are not image files.
         DataError: If an image cannot be read, or has another size than the first.
     """
     first: list[tuple[int, int]] = []

@@ -1,23 +1,31 @@
-"""Opening data by name or by path, and what was read in one line."""
+"""Opening data by name or by path: rows with labels to train on, and new rows without."""
 
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import TensorDataset
 
 from imae._registry import Catalog, Entry
-from imae.data.arrays import ARRAY_SUFFIXES, load_array_file
-from imae.data.assemble import load_image_folder
+from imae.data.arrays import ARRAY_SUFFIXES, load_array_file, read_inputs
+from imae.data.assemble import images_below, load_image_folder, position_ids, written_ids
+from imae.data.columns import ID_NAMES, LABEL_NAMES, ColumnFile, listing, only_column
 from imae.data.encoding import RawTable
-from imae.data.features import HashedText, Table
-from imae.data.image_files import check_present
-from imae.data.images import drop_unreadable, read_into_memory
+from imae.data.features import HashedText, Table, hash_text
+from imae.data.image_files import ImageFiles, check_present, confined_names
+from imae.data.images import ArrayImages, drop_unreadable, read_into_memory
 from imae.data.labels import label_notes
-from imae.data.preparation import fit_preparation
+from imae.data.preparation import encoded_table, fit_preparation, standardise
 from imae.data.sources.catalog import SOURCES
-from imae.data.split import Data
-from imae.data.table import TABLE_SUFFIXES, load_manifest
+from imae.data.split import Data, Inputs, Split
+from imae.data.table import TABLE_SUFFIXES, as_texts, load_manifest, read_encoded
+from imae.data.table_file import open_columns
+from imae.data.torch_dataset import DatasetInputs, inputs_in_memory
 from imae.errors import ArgumentError, DataError, check_choice
 
 _IMAGES = {"root": None, "resize": 256, "crop": 227, "flip": True}
@@ -54,6 +62,9 @@ LAYOUTS: Catalog[Data] = Catalog(
         ),
     ),
 )
+_NO_FEATURES = (*ID_NAMES, *LABEL_NAMES, "clean_label", "split", "weight")
+# What Pillow does to make a colour grey; a grey image that became RGB comes back as it was.
+_GREY_WEIGHTS = np.array([19595, 38470, 7471], np.uint32).reshape(1, 3, 1, 1)
 
 
 def load(
@@ -227,3 +238,224 @@ def _inputs(data: Data) -> str:
 def _some(names: list[str] | tuple[str, ...]) -> str:
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return ", ".join(names[:8]) + more
+
+
+@dataclass(frozen=True, eq=False)
+class Unlabelled:
+    """Rows without labels.
+
+    Args:
+        inputs: Images, texts or features, one for each row.
+        row_ids: Name of every row in its source, shape (N,), strings, no two alike.
+        notes: What a user should know about how they were read.
+    """
+
+    inputs: Inputs
+    row_ids: NDArray[np.str_]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def split(self, class_names: Sequence[str]) -> Split:
+        """The rows in the form that batches are made of; the labels are all 0 and mean nothing."""
+        labels = np.zeros(len(self), np.int64)
+        return Split(self.inputs, labels, self.row_ids, tuple(class_names))
+
+
+def load_unlabelled(
+    name_or_path: object,
+    *,
+    like: Inputs,
+    options: Mapping[str, Any] | None = None,
+    root: str | Path | None = None,
+) -> Unlabelled:
+    """New rows for a network, prepared as the rows it was trained on.
+
+    Labels are neither needed nor read. A folder gives all images below it, whatever its folders
+    are called; a CSV or Parquet file gives the images, texts or features of every row; a ``.npz``
+    or ``.npy`` file its inputs. A known set gives its test rows, or its training rows if it has no
+    others. Features are found by the names they had in training, in any order and among others.
+    Images in files become grey if the network was trained on grey ones.
+
+    Args:
+        name_or_path: Name of a known set, or path of one's own rows; or the rows themselves: an
+            array, a tensor, a data frame, a torch data set, or rows that were read already.
+        like: The inputs that were trained on, or ``without_rows`` of how they were prepared.
+        options: Options that they were loaded with.
+        root: For a known set the folder of its files. For a path the folder that all images
+            must be in.
+
+    Raises:
+        DataError: If the rows cannot be read, or are not of the kind and shape trained on.
+
+    Examples:
+        >>> rows = load_unlabelled("digits", like=load("digits").train.inputs)
+        >>> len(rows), rows.inputs.shape
+        (355, (1, 8, 8))
+    """
+    is_named = isinstance(name_or_path, str | Path)
+    where = str(name_or_path) if is_named else "the rows given"
+    given = dict(options or {})
+    if isinstance(name_or_path, Unlabelled):
+        rows = name_or_path
+    elif not is_named:
+        rows = _in_memory(name_or_path, like, where)
+    elif isinstance(name_or_path, str) and name_or_path in SOURCES:
+        data = load(name_or_path, root=root)
+        split = data.train if data.test is None else data.test
+        rows = Unlabelled(split.inputs, split.row_ids)
+    else:
+        assert isinstance(name_or_path, str | Path)
+        path = existing_path(name_or_path)
+        rows = _read(path, like, given, None if root is None else Path(root))
+        if len(rows) == 0:
+            raise DataError(f"{path}: holds no rows")
+        check_present(Data(where, rows.split(("any",))))
+    inputs = _fitting(rows, like, where)
+    if isinstance(inputs, Table):
+        assert isinstance(like, Table), "the two are of one kind"
+        assert like.mean is not None, "a table that was trained on is brought to one scale"
+        assert like.std is not None
+        inputs = standardise(inputs, like.mean, like.std, row_ids=rows.row_ids, source=where)
+    return replace(rows, inputs=inputs)
+
+
+def _in_memory(given: object, like: Inputs, where: str) -> Unlabelled:
+    names = getattr(given, "columns", None)
+    if isinstance(like, Table) and like.columns is not None and names is not None:
+        missing = [name for name in like.columns if name not in set(map(str, names))]
+        if missing:
+            raise DataError(f"{where}: have no column {listing(missing)}, which was trained on")
+        place = {str(name): number for number, name in enumerate(names)}
+        order = [place[name] for name in like.columns]
+        given = np.asarray(given)[:, order]
+    if isinstance(like, DatasetInputs) and isinstance(given, np.ndarray | torch.Tensor):
+        given = TensorDataset(torch.as_tensor(given))
+    inputs = inputs_in_memory(given, where=where)
+    if len(inputs) == 0:
+        raise DataError(f"{where}: are none")
+    return Unlabelled(inputs, position_ids(len(inputs)))
+
+
+def _read(path: Path, like: Inputs, options: Mapping[str, Any], root: Path | None) -> Unlabelled:
+    layout = layout_of(path)
+    if layout == "folder":
+        names = images_below(path)
+        if not names:
+            raise DataError(f"{path}: holds no image")
+        # Resolved before the root's, as a link may be above both.
+        absolute = [str(path.resolve() / name) for name in names]
+        base = path if root is None else root
+        files = ImageFiles(base, confined_names(base, absolute, source=str(path)))
+        return Unlabelled(files, written_ids(names, source=str(path)))
+    if layout == "manifest":
+        return _read_columns(path, like, options, root)
+    return Unlabelled(*read_inputs(path))
+
+
+def _read_columns(
+    path: Path, like: Inputs, options: Mapping[str, Any], root: Path | None
+) -> Unlabelled:
+    file = open_columns(path)
+    path_column, text_column, features = _input_columns(file, like, options)
+    named = [name for name in (path_column, text_column) if name is not None]
+    free = [name for name in file.names if name not in (*features, *named)]
+    given_id = options.get("id_column")
+    row_id = given_id if given_id in free else only_column(file, free, ID_NAMES)
+    wanted = [*named, *([] if row_id is None else [row_id])]
+    inputs: Inputs
+    notes: list[str] = []
+    if isinstance(like, Table) and like.encoding is not None:
+        values, raw = read_encoded(file, wanted, like.encoding)
+        inputs = encoded_table(raw, like.encoding)
+        for encoding, column in zip(like.encoding, raw.columns, strict=True):
+            notes += [*([] if column.note is None else [column.note]), *encoding.doubts(column)]
+    else:
+        values, numbers = file.read(wanted, features)
+    if path_column is not None:
+        folder = path.parent if root is None else root
+        paths = as_texts(values[path_column])
+        inputs = ImageFiles(folder, confined_names(folder, paths, source=str(path)))
+    elif text_column is not None:
+        assert isinstance(like, HashedText)
+        hashed = hash_text(
+            as_texts(values[text_column]),
+            num_features=like.num_features,
+            ngrams=like.ngrams,
+            log_counts=like.log_counts,
+        )
+        inputs = replace(hashed, weights=like.weights, column=like.column, length=like.length)
+    elif features:
+        inputs = Table(np.ascontiguousarray(numbers), columns=features)
+    id_column = row_id or path_column
+    ids = (
+        position_ids(len(inputs))
+        if id_column is None
+        else written_ids(as_texts(values[id_column]), source=str(path))
+    )
+    return Unlabelled(inputs, ids, tuple(notes))
+
+
+def _input_columns(
+    file: ColumnFile, like: Inputs, options: Mapping[str, Any]
+) -> tuple[str | None, str | None, tuple[str, ...]]:
+    """The column of paths, or that of texts, or those of features, as the training rows need."""
+    if isinstance(like, Table):
+        names = like.columns
+        if like.encoding is not None:
+            names = tuple(each.name for each in like.encoding)
+        if names is None:  # trained on arrays, whose columns have no names
+            return None, None, tuple(name for name in file.names if name not in _NO_FEATURES)
+        missing = [name for name in names if name not in file.names]
+        if missing:
+            raise DataError(
+                f"{file.path}: line 1 has no column {listing(missing)}; trained on "
+                f"{listing(names)}, given {listing(file.names)}"
+            )
+        return None, None, () if like.encoding is not None else names
+    kind = "text" if isinstance(like, HashedText) else "path"
+    trained = like.column if isinstance(like, HashedText) else None
+    wanted = [each for each in (options.get(f"{kind}_column"), trained, kind) if each is not None]
+    found = next((name for name in wanted if name in file.names), None)
+    if found is None:
+        raise DataError(
+            f"{file.path}: line 1 has no column {' or '.join(map(repr, wanted))}, as rows of "
+            f"{_kind(like)} need; given {listing(file.names)}"
+        )
+    return (None, found, ()) if kind == "text" else (found, None, ())
+
+
+def _fitting(rows: Unlabelled, like: Inputs, where: str) -> Inputs:
+    """The rows as inputs of the training rows' kind, shape and normalisation."""
+    inputs = rows.inputs
+    if isinstance(inputs, ImageFiles) and isinstance(like, ImageFiles):
+        inputs = replace(inputs, resize=like.resize, crop=like.crop, blue_first=like.blue_first)
+        return replace(inputs, mean=like.mean, std=like.std)
+    if isinstance(inputs, ImageFiles) and isinstance(like, ArrayImages):
+        inputs = _decoded(rows, where, is_grey=like.shape[0] == 1)
+    are_images = isinstance(inputs, ArrayImages) and isinstance(like, ArrayImages | ImageFiles)
+    if not (are_images or type(inputs) is type(like)) or inputs.shape != like.shape:
+        raise DataError(
+            f"{where}: holds {_kind(inputs)} of shape {inputs.shape}; the network was trained on "
+            f"{_kind(like)} of shape {like.shape}"
+        )
+    if isinstance(inputs, ArrayImages):
+        assert isinstance(like, ArrayImages | ImageFiles)
+        return replace(inputs, mean=like.mean, std=like.std, blue_first=like.blue_first)
+    return inputs
+
+
+def _decoded(rows: Unlabelled, where: str, *, is_grey: bool) -> ArrayImages:
+    split = rows.split(("unknown",))
+    images = read_into_memory(Data(where, split)).train.inputs
+    assert isinstance(images, ArrayImages)
+    if not is_grey:
+        return images
+    levels = (images.pixels * _GREY_WEIGHTS).sum(1, dtype=np.uint32, keepdims=True) + 0x8000
+    return ArrayImages((levels >> 16).astype(np.uint8), mean=(0.0,), std=(1.0,))
+
+
+def _kind(inputs: Inputs) -> str:
+    kinds = {Table: "features", HashedText: "texts", DatasetInputs: "inputs of a data set"}
+    return kinds.get(type(inputs), "images")

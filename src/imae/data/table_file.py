@@ -173,7 +173,7 @@ class ParquetFile(ColumnFile):
                 schema, self._rows = file.schema_arrow, file.metadata.num_rows
         except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._damaged(path, error) from error
-        # What pandas keeps its index in is no column of the user's, and pandas drops it too.
+        # The column that pandas keeps its index in is not the user's; pandas drops it too.
         named = [name for name in schema.names if not _INDEX.fullmatch(name)]
         super().__init__(path, named)
         self._types = dict(zip(schema.names, schema.types, strict=True))
@@ -262,4 +262,6 @@ def open_columns(path: Path) -> ColumnFile:
     Raises:
         DataError: If it cannot be read, or its header is of no use.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for forever
+        raise DataError(f"{path}: is not a regular file")
     return ParquetFile(path) if path.suffix.lower() == ".parquet" else CsvFile(path)

@@ -169,7 +169,7 @@ def second_camera(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 _LOADERS: Mapping[str, Callable[..., Tracklets | None]] = {
     "cifar100": unseen_class_tracklets,
-    "mars": Imported("imae.data.sources.mars:mars_tracklets"),
+    "mars": Imported("imae.data.sources.photo_sets:mars_tracklets"),
 }
 
 

@@ -286,8 +286,7 @@ class Recorder:
 def _settings(name: str, method: str) -> dict[str, Any]:
     """The configuration of a run that `imae.train` has not trained."""
     import_extra("pydantic", extra="train")  # nothing else in this file needs it
-    from imae.train.config import FROM_PYTHON
-    from imae.train.settings import build_config
+    from imae.train.config import FROM_PYTHON, build_config
 
     data = {"name": name, "from_python": True}
     network = {"name": f"{FROM_PYTHON}network"}

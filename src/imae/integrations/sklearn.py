@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from imae.audit import audit
-from imae.audit.cap import stretch
+from imae.audit.calibrate import stretch
 from imae.audit.scores import disbelief
 from imae.curves import GCE, IMAE, Curve, parse_curve
 from imae.errors import ArgumentError, DataError, check_integer, import_extra
@@ -230,8 +230,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         The network gives no class more than the cap, so its own probabilities are too low by
         about a quarter. Its logits are stretched so that the cap becomes 0.99
-        (``imae.audit.cap.stretched``), whatever the share of wrong labels is. Without a cap they
-        are the network's own.
+        (``imae.audit.calibrate.stretched``), whatever the share of wrong labels is. Without a cap
+        they are the network's own.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **_TYPES)

@@ -3,6 +3,7 @@
 from imae.curves.classic import reverse_cross_entropy as reverse_cross_entropy
 from imae.losses.auto import AutoT as AutoT
 from imae.losses.functional import curve_loss as curve_loss
+from imae.losses.functional import linear_curve_loss as linear_curve_loss
 from imae.losses.general import BootstrapLoss as BootstrapLoss
 from imae.losses.general import CorrectedLoss as CorrectedLoss
 from imae.losses.general import LabelSmoothingLoss as LabelSmoothingLoss
@@ -10,7 +11,6 @@ from imae.losses.general import backward_correction as backward_correction
 from imae.losses.general import bootstrap_loss as bootstrap_loss
 from imae.losses.general import forward_correction as forward_correction
 from imae.losses.general import label_smoothing_loss as label_smoothing_loss
-from imae.losses.linear import linear_curve_loss as linear_curve_loss
 from imae.losses.margin import BoundedLogits as BoundedLogits
 from imae.losses.margin import CappedLogits as CappedLogits
 from imae.losses.margin import bound_logits as bound_logits

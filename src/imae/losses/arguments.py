@@ -84,10 +84,18 @@ def check_labels(
 
     Raises:
         ValueError: If the reduction is unknown or the batch sizes differ.
-        RuntimeError: If a shape or dtype is not one that cross entropy takes.
+        IndexError: If there are labels and no classes.
+        RuntimeError: If a shape or dtype is not one that cross entropy takes, or the weights ask
+            for a gradient.
+        TypeError: If the logits or the target are not tensors.
     """
+    for each in (logits, target):
+        if not isinstance(each, Tensor):
+            raise TypeError(f"logits and target must be tensors, got {type(each).__name__}")
     check_choice("reduction", reduction, REDUCTIONS)
     weight = as_class_weight(weight)
+    if weight is not None and weight.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError("weight cannot be trained: give weight.detach(), as to cross entropy")
     is_index = target.dtype in (torch.int64, torch.uint8)
     is_probability = target.shape == logits.shape and target.is_floating_point()
     batched = logits.dim() > 1
@@ -98,6 +106,7 @@ def check_labels(
         and (is_probability or (is_index and target.shape == row_shape))
         and (weight is None or weight.shape == logits.shape[batched : batched + 1])
         and 0 <= label_smoothing <= 1
+        and isinstance(ignore_index, int)
         and not (is_probability and ignore_index >= 0)
     ):
         _refuse(logits, target, weight, ignore_index, label_smoothing)
@@ -108,6 +117,8 @@ def check_labels(
         weight = weight.detach().to(precise)
     if is_probability:
         return Labels(logits, None, target.to(precise), None, weight, dtype, batched)
+    if logits.shape[1] == 0:
+        refuse_classes_out_of_range(target, 0, ignore_index)
     target = target.long()  # first: -100 would wrap around among bytes
     is_valid = target != ignore_index
     if _all_on_cpu(is_valid):
@@ -175,11 +186,11 @@ def reduce_rows(
         RuntimeError: If the targets are probabilities, or a shape or dtype is not supported.
         IndexError: If a class is out of range.
     """
-    if target.is_floating_point():
-        raise RuntimeError(f"target must hold classes (int64 or uint8), got {target.dtype}")
     labels = check_labels(
         logits, target, weight=weight, ignore_index=ignore_index, reduction=reduction
     )
+    if target.is_floating_point():
+        raise RuntimeError(f"target must hold classes (int64 or uint8), got {target.dtype}")
     labels = replace(labels, logits=labels.logits.to(precise_dtype(logits)))
     if is_plain(target):
         refuse_classes_out_of_range(target, labels.logits.shape[1], ignore_index)
@@ -199,6 +210,8 @@ def is_plain(*tensors: Tensor) -> bool:
     """Whether ordinary eager tensors are at hand, outside compilation and function transforms."""
     for tensor in tensors:
         if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
+            return False
+        if tensor.is_meta:  # has a shape, and no numbers to look at
             return False
     return not (
         torch.compiler.is_compiling()

@@ -1,14 +1,15 @@
 """IMAE whose T follows the training: no search, no clean labels, no noise rate."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
 from imae.losses.arguments import is_plain, is_transformed
+from imae.losses.kernel import CAPPED_PIECE, rows_of
 from imae.losses.margin import precise
 
 # T is at most this.
@@ -20,6 +21,14 @@ _WARM_UP_STEPS = 20
 _FULL_AGREEMENT = 0.05
 # Keeps the mean over a few rows, and over none, from being one of noise.
 _PRIOR_ROWS = 0.005
+
+
+class Step(NamedTuple):
+    """The state of ``AutoT`` after a step."""
+
+    T: float
+    means: list[float]
+    num_steps: int
 
 
 class AutoT(nn.Module):
@@ -78,6 +87,8 @@ class AutoT(nn.Module):
         target: Tensor,
         counts: Tensor | None = None,
         total: Callable[[Tensor], Tensor] = lambda sums: sums,
+        *,
+        limit: Callable[[Tensor], Tensor] = lambda rows: rows,
     ) -> Tensor:
         """Takes in a batch of training and returns the T for it, a scalar.
 
@@ -86,40 +97,73 @@ class AutoT(nn.Module):
             target: Given labels, shape (N, ...).
             counts: How much each row counts, shape (N, ...); None for 1.
             total: Sum of a tensor over all processes that share the batch.
+            limit: What puts the cap on rows of the logits, if they have none.
         """
         if not self.training:
             # A transform of torch would wrap a copy, and its inner levels cannot take that apart.
             return self.T if is_transformed() else self.T.clone()
-        num_classes = logits.shape[1]
+        chance = 1 / logits.shape[1]
+        step = rows_of(logits, CAPPED_PIECE) if is_plain(logits) else None
+        if step is None or len(logits) <= step:
+            sums = self._sums(limit(logits), target, counts)
+        else:  # a softmax of all rows need not be held
+            weights = [None] * len(logits) if counts is None else counts.split(step)
+            parts = zip(logits.split(step), target.split(step), weights, strict=False)
+            sums = torch.stack([self._sums(limit(z), y, v) for z, y, v in parts]).sum(0)
+        sums = total(sums)
+        if sums.is_cpu and chance < 1 and is_plain(sums):
+            self._follow(sums, chance)
+        else:
+            self._follow_tensors(sums, chance)
+        return self.T.clone()
+
+    def _sums(self, logits: Tensor, target: Tensor, counts: Tensor | None) -> Tensor:
+        """What ``after`` takes, of some rows."""
         top, predicted = precise(logits).softmax(1).max(1)
-        chance = 1 / num_classes
+        chance = 1 / logits.shape[1]
         sure = ((top - chance) / (self.cap - chance)).to(self.means.dtype)
         agrees = (predicted == target).to(self.means.dtype)
         counts = torch.ones_like(sure) if counts is None else counts.to(sure.dtype)
         terms = torch.stack([agrees, sure * (1 - agrees), sure * agrees, torch.ones_like(sure)])
         # A row that does not count may be anything, NaN included.
         counted = torch.where(counts > 0, terms * counts, torch.zeros_like(terms))
-        sums = total(counted.flatten(1).sum(1))
-        if sums.is_cpu and sums.dtype == torch.float32 and chance < 1 and is_plain(sums):
-            self._follow(sums, chance)
-        else:
-            self._follow_tensors(sums, chance)
-        return self.T.clone()
+        return counted.flatten(1).sum(1)
 
     def _follow(self, sums: Tensor, chance: float) -> None:
-        """As ``_follow_tensors``, to the last bit, with numbers, which take a tenth of the time."""
-        found = sums.tolist()
-        if not (found[-1] > 0 and all(map(math.isfinite, found[:-1]))):
-            return
-        steps = int(self.num_steps) + 1
-        one = np.float32(1)
-        kept = min(one - one / np.float32(steps), np.float32(_DECAY))
-        self.means.copy_(torch.lerp(sums[:-1] / sums[-1], self.means, torch.tensor(kept)))
-        agreement, against, agreeing = map(np.float32, self.means.tolist())
+        """As ``_follow_tensors`` with numbers, which take a tenth of the time."""
+        self.take(self.after(sums.tolist(), chance))
+
+    def after(self, sums: Sequence[float], chance: float) -> Step:
+        """The state after a batch, in evaluation mode the present one.
+
+        Args:
+            sums: Over the rows: of those that agree, of q where they differ, of q where they
+                agree, and how much all of them count.
+            chance: 1 / C.
+        """
+        T, steps = self.T.item(), int(self.num_steps.item())
+        means: list[float] = self.means.tolist()
+        agreement, against, agreeing, number = sums
+        is_usable = number > 0 and math.isfinite(agreement + against + agreeing)
+        if not (self.training and is_usable):
+            return Step(T, means, steps)
+        steps += 1
+        kept = min(1 - 1 / steps, _DECAY)
+        part = (1 - kept) / number
+        agreement = kept * means[0] + part * agreement
+        against = kept * means[1] + part * against
+        agreeing = kept * means[2] + part * agreeing
         now = _rule(agreement, against, agreeing, chance)
         is_remembered = steps > _WARM_UP_STEPS + 1
-        self.T.fill_(max(self.T.item(), float(now)) if is_remembered else float(now))
-        self.num_steps.fill_(steps)
+        means = [agreement, against, agreeing]
+        return Step(max(T, now) if is_remembered else now, means, steps)
+
+    def take(self, step: Step) -> None:
+        """Changes the state, of a module on the CPU."""
+        # By numpy, in a third of the time that copies of tensors take.
+        self.T.numpy()[()] = step.T
+        self.means.numpy()[:] = step.means
+        self.num_steps.numpy()[()] = step.num_steps
 
     def _follow_tensors(self, sums: Tensor, chance: float) -> None:
         """Takes the sums over a batch into the means, and T from them, without a look at either."""
@@ -160,16 +204,11 @@ class AutoT(nn.Module):
         return f"cap={self.cap}"
 
 
-def _rule(
-    agreement: np.float32, sure_against: np.float32, sure_with: np.float32, chance: float
-) -> np.float32:
-    """``AutoT._rule`` for numbers, in float32 as it is there."""
-    zero, one, prior = np.float32(0), np.float32(1), np.float32(_PRIOR_ROWS)
-    difference = one - agreement
-    against = max(sure_against, zero) / (difference + prior)
-    agreeing = max(sure_with, zero) / (agreement + prior)
-    ratio = against / agreeing if against < agreeing else one
-    above_chance = (agreement - np.float32(chance)) / np.float32(1 - chance)
-    gate = min(max(above_chance / np.float32(_FULL_AGREEMENT), zero), one)
-    root = torch.tensor(against * difference * gate).sqrt()  # not numpy's: a last bit may differ
-    return np.float32(_LARGEST_T) * ratio * np.float32(root.item())
+def _rule(agreement: float, sure_against: float, sure_with: float, chance: float) -> float:
+    """``AutoT._rule`` for numbers."""
+    difference = 1 - agreement
+    against = max(sure_against, 0.0) / (difference + _PRIOR_ROWS)
+    agreeing = max(sure_with, 0.0) / (agreement + _PRIOR_ROWS)
+    ratio = against / agreeing if against < agreeing else 1.0
+    gate = min(max((agreement - chance) / (1 - chance) / _FULL_AGREEMENT, 0.0), 1.0)
+    return _LARGEST_T * ratio * math.sqrt(against * difference * gate)

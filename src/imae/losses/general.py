@@ -100,7 +100,8 @@ def bootstrap_loss(
 
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
         if hard:
-            own_view = -log_p.amax(1)
+            top = labels.logits.detach().argmax(1, keepdim=True)  # one class, also among equals
+            own_view = -log_p.gather(1, top).squeeze(1)
         else:
             # A class that is impossible adds 0 to the entropy, not 0 * inf.
             impossible = log_p == -torch.inf
@@ -294,6 +295,8 @@ class CorrectedLoss(nn.Module):
 
 
 def _check_transition(transition: Tensor, logits: Tensor) -> None:
+    if not isinstance(logits, Tensor) or logits.dim() == 0:
+        return  # refused with the other arguments
     num_classes = logits.shape[min(1, logits.dim() - 1)]
     if transition.shape != (num_classes, num_classes):
         raise ArgumentError(

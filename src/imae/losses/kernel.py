@@ -6,15 +6,13 @@ that fit the cache: nothing of the size of the logits is made besides it.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from imae.curves.curve import Curve
-from imae.losses.arguments import is_batched, is_plain
+from imae.losses.arguments import is_batched, precise_dtype
 from imae.losses.margin import (
     batch_weight,
     cap_logits,
@@ -28,6 +26,8 @@ from imae.losses.margin import (
 
 # Elements worked on at once: 8 MiB of float32. Smaller pieces cost more in calls than they save.
 _PIECE = 1 << 21
+# The same where a cap is put on: several numbers for each logit should stay in the cache.
+CAPPED_PIECE = 1 << 18
 # Rows whose values are found at once: some curves need 160 numbers a row on the way.
 _VALUE_ROWS = 1 << 14
 # Up to this margin the sum of the others' exponentials has all its digits in float32, 2^-80.
@@ -35,17 +35,8 @@ _SAFE_MARGIN = 55.0
 # exp2 runs at twice the speed of exp on CPUs whose vector library has no fast exp, but is one step
 # more: that pays from this number of elements on.
 _LOG2_E = math.log2(math.e)
-# Elements up to which numpy is quicker: a call of it takes half as long as one of torch, and a
-# batch of 128 x 10 is nothing but calls.
-_SMALL_SIZE = 1 << 14
-_ROWS = np.arange(_SMALL_SIZE)
-_ONES = np.ones(_SMALL_SIZE, dtype=np.float32)
-# Under these odds the others' exponentials, divided by the label's, come near the smallest number.
-_SAFE_ODDS = 2.0**-80
-# Under this factor of the others' exponentials the factor itself loses digits.
-_SAFE_FACTOR = np.float32(2.0**-100)
-# Up to these odds a weight of 0 is meant by the curve, as outside a window.
-_ORDINARY_ODDS = np.float32(2.0**50)
+# Elements up to which calls are what takes time.
+SMALL_SIZE = 1 << 14
 
 
 def kernel_loss(
@@ -72,153 +63,116 @@ def kernel_loss(
     Returns:
         Float32, or float64 if the logits are: a scalar, or the shape of ``index``.
     """
-    apply: Callable[..., Tensor] = _CurveLoss.apply
     if cap is not None and not is_easily_capped(logits):
         logits, cap = cap_logits(precise(logits), cap), None
-    return apply(logits, index, curve, scale, normalize, total, cap, False)
-
-
-def is_small(logits: Tensor, target: Tensor) -> bool:
-    """Whether ``small_loss`` may take a batch: float32 logits (N, C) on the CPU, and classes (N).
-
-    Examples:
-        >>> is_small(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64))
-        True
-    """
-    if logits.dtype is not torch.float32 or target.dtype is not torch.int64:
-        return False
-    shape = logits.shape
-    return (
-        len(shape) == 2
-        and shape[1] > 1
-        and 0 < shape[0] * shape[1] <= _SMALL_SIZE
-        and target.shape == shape[:1]
-        and logits.is_cpu
-        and target.is_cpu
-        and is_plain(logits, target)
-    )
-
-
-def small_loss(
-    logits: Tensor, target: Tensor, curve: Curve, *, scale: float, cap: float | None
-) -> Tensor:
-    """The summed losses times ``scale`` of a batch for which ``is_small`` holds."""
     apply: Callable[..., Tensor] = _CurveLoss.apply
-    is_easy = cap is None or is_easily_capped(logits)
-    if cap is not None and not is_easy:
-        logits, cap = cap_logits(logits, cap), None
-    return apply(logits, target, curve, scale, False, True, cap, is_easy)
+    return apply(logits, index, _Job(curve, scale, normalize, total, cap), None)
+
+
+def ready_loss(
+    logits: Tensor,
+    index: Tensor,
+    curve: Curve,
+    *,
+    scale: float,
+    cap: float | None,
+    ready: tuple[Tensor, Tensor],
+) -> Tensor:
+    """The sum of the losses times ``scale``, whose gradient and value were computed elsewhere."""
+    apply: Callable[..., Tensor] = _CurveLoss.apply
+    return apply(logits, index, _Job(curve, scale, False, True, cap), ready)
+
+
+class _Job(NamedTuple):
+    """What is to be computed; see ``kernel_loss``."""
+
+    curve: Curve
+    scale: Tensor | float
+    normalize: bool
+    total: bool
+    cap: float | None
 
 
 class _CurveLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        logits: Tensor,
-        index: Tensor,
-        curve: Curve,
-        scale: Tensor | float,
-        normalize: bool,
-        total: bool,
-        cap: float | None,
-        small: bool,
+        ctx: Any, logits: Tensor, index: Tensor, job: _Job, ready: tuple[Tensor, Tensor] | None
     ) -> Tensor:
-        ctx.options, ctx.dtype = (curve, total, cap), logits.dtype
-        found = _small_pass(logits.detach(), index, curve, float(scale), cap) if small else None
-        if found is not None:
-            ctx.gradient, loss = found
-            ctx.scale = scale
-            ctx.save_for_backward(logits, index)
-            return torch.tensor(loss)
         ctx.save_for_backward(logits, index)
+        ctx.job, ctx.dtype = job, logits.dtype
+        if ready is not None:
+            ctx.gradient, loss = ready
+            return loss
         index = index.unsqueeze(1)
-        scale = scale.unsqueeze(1) if isinstance(scale, Tensor) else scale
-        ctx.gradient, losses, ctx.scale = _pass(logits, index, curve, scale, normalize, cap)
-        return losses.sum() if total else losses.squeeze(1)
+        if isinstance(job.scale, Tensor):
+            job = job._replace(scale=job.scale.unsqueeze(1))
+        ctx.gradient, losses, scale = _pass(logits, index, job)
+        # A second look takes the scale as it is now.
+        ctx.job = job._replace(scale=scale, normalize=False)
+        return losses.sum() if job.total else losses.squeeze(1)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        curve, total, cap = ctx.options
+        job = ctx.job
         if torch.is_grad_enabled():  # the caller will differentiate again
             logits, index = ctx.saved_tensors
-            seen = precise(logits) if cap is None else cap_logits(precise(logits), cap)
+            seen = precise(logits) if job.cap is None else cap_logits(precise(logits), job.cap)
             m = margin(seen, index).unsqueeze(1)
-            losses = value_at_margin(m, curve) * ctx.scale
-            losses = losses.sum() if total else losses.squeeze(1)
+            losses = value_at_margin(m, job.curve) * job.scale
+            losses = losses.sum() if job.total else losses.squeeze(1)
             (result,) = torch.autograd.grad(losses, logits, gradient, create_graph=True)
-            return result, *[None] * 7
+            return result, None, None, None
         # It is handed over, because the caller may change it; a second call computes it again.
         result, ctx.gradient = ctx.gradient, None
         if result is None:
             logits, index = ctx.saved_tensors
-            result, _, _ = _pass(logits, index.unsqueeze(1), curve, ctx.scale, False, cap)
+            result, _, _ = _pass(logits, index.unsqueeze(1), job)
         if is_batched(gradient):
-            result = result * (gradient if total else gradient.unsqueeze(1))
-        elif not total:
+            result = result * (gradient if job.total else gradient.unsqueeze(1))
+        elif not job.total:
             result.mul_(gradient.unsqueeze(1))
         elif gradient.device.type != "cpu" or gradient.item() != 1:
             result.mul_(gradient)
-        return result.to(ctx.dtype), *[None] * 7
+        return result.to(ctx.dtype), None, None, None
 
 
-def _small_pass(
-    logits: Tensor, target: Tensor, curve: Curve, scale: float, cap: float | None
-) -> tuple[Tensor, float] | None:
-    """The gradient of the summed losses times ``scale``, and that sum.
-
-    None if the batch is not an ordinary one: it has a label that is negative, a logit that is not
-    finite or very large, or a row whose gradient is very small.
-    """
-    label = target.numpy()
-    if label.min() < 0:
-        return None
-    if cap is not None:
-        logits, factor = capped(logits, cap)
-    z: NDArray[np.float32] = logits.numpy()
-    rows = _ROWS[: len(label)]
-    with np.errstate(all="ignore"):  # what is not finite is found in the end
-        buffer = z - z[rows, label][:, None]
-        np.exp(buffer, buffer)
-        buffer[rows, label] = 0
-        odds = buffer.dot(_ONES[: z.shape[1]])
-        if not odds.min() > _SAFE_ODDS:
-            return None
-        weight, total = curve.numpy_weight_and_sum(odds)
-        weight *= np.float32(scale / 2)
-        factor_of_others = weight / odds
-        if not factor_of_others.min() > _SAFE_FACTOR:  # not so with NaN either
-            is_outside = (weight == 0) & (odds < _ORDINARY_ODDS)
-            if not (is_outside | (factor_of_others > _SAFE_FACTOR)).all():
-                return None
-        buffer *= factor_of_others[:, None]
-        buffer[rows, label] = -weight
-    if not math.isfinite(total):
-        return None
-    gradient = torch.from_numpy(buffer)
-    if cap is not None:
-        turn_capped(gradient, logits, factor, cap)
-    return gradient, total * scale
-
-
-def _pass(
-    logits: Tensor,
-    index: Tensor,
-    curve: Curve,
-    scale: Tensor | float,
-    normalize: bool,
-    cap: float | None,
-) -> tuple[Tensor, Tensor, Tensor | float]:
+def _pass(logits: Tensor, index: Tensor, job: _Job) -> tuple[Tensor, Tensor, Tensor | float]:
     """The gradient of the summed losses, the scaled losses and the scale after normalising."""
+    step = rows_of(logits, CAPPED_PIECE)
+    if job.cap is None or job.normalize or len(logits) <= step:
+        return _pass_at_once(logits, index, job, None)
+    buffer, scale, values = _buffer_for(logits), job.scale, []
+    for start in range(0, len(logits), step):
+        rows = slice(start, start + step)
+        part = job._replace(scale=scale[rows]) if isinstance(scale, Tensor) else job
+        values.append(_pass_at_once(logits[rows], index[rows], part, buffer[rows])[1])
+    return buffer, torch.cat(values), scale
+
+
+def rows_of(logits: Tensor, size: int) -> int:
+    """How many rows have about this many elements, at least one."""
+    return max(1, size * len(logits) // max(1, logits.numel()))
+
+
+def _buffer_for(logits: Tensor) -> Tensor:
+    dtype = precise_dtype(logits)
+    return torch.empty_like(logits, dtype=dtype, memory_format=torch.contiguous_format)
+
+
+def _pass_at_once(
+    logits: Tensor, index: Tensor, job: _Job, out: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | float]:
+    curve, scale, cap = job.curve, job.scale, job.cap
     factor = None
     if cap is not None:
         logits, factor = capped(logits, cap)
-    buffer, m, sums, is_finite = exp_of_others(logits, index)
+    buffer, m, sums, is_finite = exp_of_others(logits, index, out)
     slope, value = slope_and_value(m, curve)
     if not is_finite:
         silence(buffer, m == math.inf, slope, value, sums)
         if isinstance(scale, Tensor):
             silence(buffer, scale == 0, slope, value, sums)
-    if normalize:
+    if job.normalize:
         scale = scale / batch_weight(-2 * slope, scale)
     finish_gradient(buffer, index, slope.mul_(scale), sums)
     if factor is not None and cap is not None and factor.amin() < 1:
@@ -226,12 +180,15 @@ def _pass(
     return buffer, value.mul_(scale), scale
 
 
-def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor, bool]:
+def exp_of_others(
+    logits: Tensor, index: Tensor, out: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor, bool]:
     """What the gradient is made of, before its factor for each row is known.
 
     Args:
         logits: Shape (N, C) or (N, C, D), any float dtype.
         index: Labels, shape (N, 1) or (N, 1, D), int64 in [0, C).
+        out: Where the first result goes; None for a new tensor.
 
     Returns:
         ``exp(z_j - max)`` with 0 at the label, shape of ``logits``; the margins and the sums of
@@ -239,8 +196,8 @@ def exp_of_others(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor
         margins are known to be finite (on an accelerator no: to look would be to wait).
     """
     own = precise(logits.gather(1, index))
-    buffer = torch.empty_like(logits, dtype=own.dtype, memory_format=torch.contiguous_format)
-    step = max(1, _PIECE * len(logits) // max(1, logits.numel()))
+    buffer = _buffer_for(logits) if out is None else out
+    step = rows_of(logits, _PIECE)
     if len(logits) <= step:
         m, sums, is_finite = _exp_into(buffer, logits, index, own)
     else:
@@ -293,7 +250,7 @@ def _exp_into(
         # come near the smallest number, which is looked for. It saves a pass over the logits.
         largest = logits.amax(1, keepdim=True)
         torch.sub(logits, largest, out=buffer)
-        _ = buffer.exp_() if buffer.numel() <= _SMALL_SIZE else buffer.mul_(_LOG2_E).exp2_()
+        _ = buffer.exp_() if buffer.numel() <= SMALL_SIZE else buffer.mul_(_LOG2_E).exp2_()
         sums = buffer.scatter_(1, index, 0).sum(1, keepdim=True)
         m = own.sub(largest).sub_(sums.log())
         if torch.linalg.vector_norm(m, math.inf).item() < _SAFE_MARGIN:  # not so with NaN either

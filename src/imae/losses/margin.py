@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -168,7 +169,7 @@ def is_trainable(curve: Curve) -> bool:
         >>> is_trainable(IMAE(T=torch.nn.Parameter(torch.tensor(8.0)))), is_trainable(IMAE(T=8.0))
         (True, False)
     """
-    return torch.is_grad_enabled() and any(each.requires_grad for each in curve.tensors())
+    return any(each.requires_grad for each in curve.tensors()) and torch.is_grad_enabled()
 
 
 def weight_at_margin(m: Tensor, curve: Curve) -> Tensor:
@@ -232,6 +233,29 @@ def chance_weight(curve: Curve, logits: Tensor) -> Tensor:
     return batch_weight(weight_at_margin(m, curve))
 
 
+def number_at_chance(curve: Curve, num_classes: int) -> float:
+    """``chance_weight`` as a number, of a curve whose parameters are numbers.
+
+    Examples:
+        >>> number_at_chance(CCE(), 4)
+        1.5
+    """
+    try:
+        return _remembered_at_chance(curve, num_classes)
+    except TypeError:  # a function of it cannot be hashed
+        return _at_chance(curve, num_classes)
+
+
+def _at_chance(curve: Curve, num_classes: int) -> float:
+    if num_classes == 1:
+        return 1.0
+    found = curve.weight_at(1 / num_classes)
+    return found if found > 0 else 1.0
+
+
+_remembered_at_chance = lru_cache(maxsize=64)(_at_chance)
+
+
 def precise(logits: Tensor) -> Tensor:
     """Logits of half precision as float32; others as they are."""
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
@@ -281,7 +305,8 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
         tensor([[0.7500, 0.2500], [0.6769, 0.3231]])
     """
     dim = min(1, logits.dim() - 1)
-    check_interval("cap", cap, low=1 / logits.shape[dim], high=1, open_low=True, open_high=True)
+    lowest = 1 / max(1, logits.shape[dim])
+    check_interval("cap", cap, low=lowest, high=1, open_low=True, open_high=True)
     wide = precise(logits)
     is_impossible = wide == -math.inf
     number = (~is_impossible).sum(dim, keepdim=True)
@@ -312,6 +337,7 @@ def _offset(logits: Tensor, is_impossible: Tensor, dim: int) -> Tensor:
     return torch.where(is_far & top.isfinite(), top, torch.zeros_like(top))
 
 
+@lru_cache(maxsize=64)
 def largest_norm(cap: float, num_classes: int) -> float:
     """The norm b of ``cap_logits``, for two classes or more that are all possible.
 
@@ -325,28 +351,36 @@ def largest_norm(cap: float, num_classes: int) -> float:
 
 
 def is_easily_capped(logits: Tensor) -> bool:
-    """Whether ``capped`` can take these logits: on the CPU, three classes, with finite squares.
+    """Whether ``capped`` can take these logits: on the CPU, with finite squares.
 
     Examples:
-        >>> is_easily_capped(torch.zeros(1, 3)), is_easily_capped(torch.zeros(1, 2))
+        >>> is_easily_capped(torch.zeros(1, 3)), is_easily_capped(torch.full((1, 3), 1e30))
         (True, False)
     """
-    if logits.device.type != "cpu" or logits.shape[1] < 3 or logits.numel() == 0:
+    if logits.device.type != "cpu" or logits.shape[1] < 2 or logits.numel() == 0:
         return False
-    largest: float = torch.linalg.vector_norm(precise(logits.detach()), math.inf).item()
-    return largest < _SAFE_LENGTH
+    smallest, largest = logits.detach().aminmax()  # vector_norm takes several times as long
+    return smallest.item() > -_SAFE_LENGTH and largest.item() < _SAFE_LENGTH  # not so with NaN
 
 
 def capped(logits: Tensor, cap: float) -> tuple[Tensor, Tensor]:
-    """``cap_logits`` for ordinary logits, and the factor of each row, 1 below the cap."""
+    """``cap_logits`` for ordinary logits, and the factor of each row, 1 below the cap.
+
+    With two classes, whose lengths saturate, the factor is under 1 everywhere.
+    """
     norm = largest_norm(cap, logits.shape[1])
     logits = precise(logits)
+    if logits.shape[1] == 2:
+        half = logits.narrow(1, 0, 1).sub(logits.narrow(1, 1, 1)).div_(2)
+        factor = half.square().mul_(2 / norm**2).add_(1).rsqrt_()
+        half.mul_(factor)
+        return torch.cat([half, -half], 1), factor
     mean = logits.mean(1, keepdim=True)
     centred = logits - mean
     if torch.linalg.vector_norm(mean, math.inf).item() > _LARGE_MEAN:  # its rounding is left over
         centred.sub_(centred.mean(1, keepdim=True))
-    length = torch.linalg.vector_norm(centred, dim=1, keepdim=True)
-    factor = length.reciprocal_().mul_(norm).clamp_(max=1)
+    square = centred.square().sum(1, keepdim=True)  # vector_norm takes several times as long
+    factor = square.rsqrt_().mul_(norm).clamp_(max=1)
     return centred.mul_(factor), factor
 
 
@@ -354,8 +388,11 @@ def turn_capped(gradient: Tensor, logits: Tensor, factor: Tensor, cap: float) ->
     """Takes the gradient on capped logits to that on the logits before, in place.
 
     A row at the cap can turn and not grow: what points along it is taken off. That the logits
-    were centred changes nothing, since a gradient sums to 0.
+    were centred changes nothing, since a gradient sums to 0. With two classes, lengths saturate.
     """
+    if logits.shape[1] == 2:
+        gradient.mul_(factor.pow(3))
+        return
     along = (gradient * logits).sum(1, keepdim=True).masked_fill_(factor == 1, 0)
     gradient.addcmul_(logits, along, value=-1 / largest_norm(cap, logits.shape[1]) ** 2)
     gradient.mul_(factor)

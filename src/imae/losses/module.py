@@ -15,10 +15,11 @@ from imae.curves.classic import MAE
 from imae.curves.curve import Curve, Scale
 from imae.curves.reweighted import IMAE
 from imae.errors import ArgumentError, check_choice, check_integer, check_interval
-from imae.losses.arguments import REDUCTIONS, as_class_weight, is_plain
+from imae.losses.arguments import REDUCTIONS, as_class_weight, check_labels, is_plain
 from imae.losses.auto import AutoT
 from imae.losses.functional import NORMALIZATIONS, curve_loss
-from imae.losses.margin import cap_logits, capped, is_easily_capped
+from imae.losses.margin import cap_logits, capped, is_easily_capped, is_trainable
+from imae.losses.small import is_small, small_loss
 
 
 class LossOptions(TypedDict, total=False):
@@ -101,7 +102,23 @@ class CurveLoss(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
-        return self._loss(logits, target, self._held_curve())
+        curve = self._held_curve()
+        loss = self._small_loss(logits, target, curve)
+        return self._loss(logits, target, curve) if loss is None else loss
+
+    def _small_loss(self, logits: Tensor, target: Tensor, curve: Curve | AutoT) -> Tensor | None:
+        """The loss of a small batch if none of the options changes the mean; else None."""
+        if (
+            self.reduction == "mean"
+            and self._buffers["weight"] is None
+            and self.label_smoothing == 0
+            and self.ignore_index < 0
+            and self.normalize != "batch"
+            and is_small(logits, target)
+            and (isinstance(curve, AutoT) or not is_trainable(curve))
+        ):
+            return small_loss(logits, target, curve, normalize=self.normalize, cap=self.cap)
+        return None
 
     def _loss(self, logits: Tensor, target: Tensor, curve: Curve) -> Tensor:
         return curve_loss(
@@ -166,34 +183,50 @@ class IMAELoss(CurveLoss):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of ``logits``, shape (N, C, ...), for ``target``, shape (N, ...)."""
-        if self.auto is None:
-            return self._loss(logits, target, self._held_curve())
+        auto = self.auto
+        if auto is None:
+            return super().forward(logits, target)
+        loss = self._small_loss(logits, target, auto) if auto.T.is_cpu else None
+        if loss is not None:
+            return loss
         if not is_plain(logits, target):
-            return self._auto_loss(self.auto, logits, target)
-        before = [each.clone() for each in self.auto.buffers()]
+            return self._auto_loss(auto, logits, target)
+        before = [each.clone() for each in auto.buffers()]
         try:
-            return self._auto_loss(self.auto, logits, target)
+            return self._auto_loss(auto, logits, target)
         except Exception:  # a call that is refused leaves no trace
-            for buffer, value in zip(self.auto.buffers(), before, strict=True):
+            for buffer, value in zip(auto.buffers(), before, strict=True):
                 buffer.copy_(value)
             raise
 
     def _auto_loss(self, auto: AutoT, logits: Tensor, target: Tensor) -> Tensor:
+        check_labels(
+            logits,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
         T = self._observe(auto, logits.detach(), target)
         return self._loss(logits, target, IMAE(T.item() if T.is_cpu and is_plain(T) else T))
 
     def _observe(self, auto: AutoT, logits: Tensor, target: Tensor) -> Tensor:
         if logits.dim() == 1:
             logits, target = logits.unsqueeze(0), target.unsqueeze(0)
-        if self.cap is not None:
-            is_easy = is_plain(logits) and logits.dim() == 2 and is_easily_capped(logits)
-            logits = capped(logits, self.cap)[0] if is_easy else cap_logits(logits, self.cap)
         if target.is_floating_point():
-            return auto.observe(logits, target.argmax(1), self._counts_of(target))
+            counts = self._counts_of(target)
+            return auto.observe(logits, target.argmax(1), counts, limit=self._capped)
         counts = target != self.ignore_index
         if self.weight is not None:
             counts &= (self.weight != 0)[target.long().masked_fill(~counts, 0)]
-        return auto.observe(logits, target, counts)
+        return auto.observe(logits, target, counts, limit=self._capped)
+
+    def _capped(self, logits: Tensor) -> Tensor:
+        if self.cap is None:
+            return logits
+        is_easy = is_plain(logits) and logits.dim() == 2 and is_easily_capped(logits)
+        return capped(logits, self.cap)[0] if is_easy else cap_logits(logits, self.cap)
 
     def _counts_of(self, target: Tensor) -> Tensor | None:
         """Which rows of probabilities have a class of some weight, shape (N, ...); None for all."""

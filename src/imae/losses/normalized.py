@@ -278,7 +278,7 @@ def eps_softmax_loss(
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
         rest = _rest(labels)
         assert labels.index is not None
-        is_top = log_p.argmax(1) == labels.index
+        is_top = labels.logits.argmax(1) == labels.index
         towards = torch.log1p(-rest.masked_fill(~is_top, 0) / (1 + m))
         pushed = torch.where(is_top, towards, of_label(log_p, labels) - math.log1p(m))
         return -alpha * pushed.clamp(min=A) + 2 * beta * rest

@@ -1,4 +1,4 @@
-"""Correction by a transition matrix: given, known, estimated in a first stage, or learnt."""
+"""Correction by a transition matrix: given, known, estimated in a first stage, or learned."""
 
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -6,10 +6,10 @@ from imae._registry import lazy_exports
 
 if TYPE_CHECKING:
     from imae.models.catalog import MODELS as MODELS
-    from imae.models.catalog import build as build
-    from imae.models.catalog import input_options as input_options
     from imae.models.network import CustomNetwork as CustomNetwork
     from imae.models.network import Network as Network
+    from imae.models.network import build as build
+    from imae.models.network import input_options as input_options
     from imae.models.weights import PUBLISHED_INPUTS as PUBLISHED_INPUTS
     from imae.models.weights import Mismatch as Mismatch
     from imae.models.weights import PublishedInput as PublishedInput

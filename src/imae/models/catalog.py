@@ -1,12 +1,10 @@
 """The networks that can be built by name."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from imae._registry import Catalog, Entry, Imported
-from imae.errors import ArgumentError, check_integer, check_interval
 
 if TYPE_CHECKING:
     from imae.models.network import Network
@@ -49,7 +47,7 @@ MODELS: "Catalog[Network]" = Catalog(
         *(
             Entry(
                 f"resnet{depth}",
-                partial(Imported("imae.models.resnet:CIFARResNet"), depth=depth),
+                partial(Imported("imae.models.small:CIFARResNet"), depth=depth),
                 f"{depth} layers, 32 x 32 images, {millions} M parameters",
                 reference=_HE,
                 defaults=_SMALL_IMAGES,
@@ -58,7 +56,7 @@ MODELS: "Catalog[Network]" = Catalog(
         ),
         Entry(
             "resnet50",
-            Imported("imae.models.resnet:ResNet50"),
+            Imported("imae.models.photos:ResNet50"),
             "50 layers, photos, 25.6 M parameters; torchvision's weights fit",
             reference=_HE,
             defaults=_PHOTOS,
@@ -82,76 +80,3 @@ MODELS: "Catalog[Network]" = Catalog(
         ),
     ),
 )
-
-
-def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> "Network":
-    """A network with start weights drawn from ``seed``.
-
-    The global random state is neither read nor changed.
-
-    Args:
-        name: Name in the catalog, or ``package.module:function`` for a function of the user's
-            that takes ``num_classes`` and returns a module.
-        num_classes: Number of classes C, at least 2.
-        seed: Seed of the start weights, in [0, 2**64).
-        options: Further keywords of the network: `input_options` gives those that follow from the
-            data.
-
-    Raises:
-        ArgumentError: If the name is unknown, a number is out of range, the network takes no
-            such option, or the function is not found or returns no module.
-
-    Examples:
-        >>> import torch
-        >>> network = build("resnet20", num_classes=10, seed=1)
-        >>> network(torch.zeros(2, 3, 32, 32)).shape
-        torch.Size([2, 10])
-    """
-    check_integer("num_classes", num_classes, low=2)
-    check_integer("seed", seed, low=0)
-    check_interval("seed", seed, low=0, high=2**64, open_high=True)
-    import torch
-
-    from imae.models.network import build_custom
-
-    # Layers draw from the global generator when they are made. Only the generator of the CPU is
-    # seeded: the block would not restore those of other devices.
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(int(seed))
-        if ":" in name:
-            return build_custom(name, num_classes=num_classes, **options)
-        return MODELS.build(name, num_classes=num_classes, **options)
-
-
-def input_options(name: str, input_shape: Sequence[int]) -> dict[str, int]:
-    """Options of a network that follow from the shape of one input.
-
-    Args:
-        name: Name in the catalog; a user's own function has no such options.
-        input_shape: (channels, height, width) of an image, or (F,) for a row of F numbers.
-
-    Returns:
-        Keywords for `build`.
-
-    Raises:
-        ArgumentError: If the network does not take inputs of this shape.
-
-    Examples:
-        >>> input_options("small_cnn", (1, 8, 8)), input_options("mlp", (1, 8, 8))
-        ({'in_channels': 1}, {'in_features': 64})
-    """
-    if ":" in name:
-        return {}
-    takes = MODELS.find(name).defaults
-    if "in_features" in takes:
-        return {"in_features": math.prod(input_shape)}
-    if len(input_shape) != 3:
-        raise ArgumentError(
-            f"model {name!r} takes images and the inputs have shape {tuple(input_shape)}; use mlp"
-        )
-    channels, height, width = input_shape
-    if "image_size" not in takes:
-        return {"in_channels": channels}
-    if height != width:
-        raise ArgumentError(f"model {name!r} takes square images, got {height} x {width}")
-    return {"in_channels": channels, "image_size": height}

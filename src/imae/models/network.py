@@ -1,14 +1,18 @@
-"""The interface of every network, initial weights, and networks of the user's own."""
+"""The interface of every network, networks by name, and networks of the user's own."""
 
+import copy
 import importlib
 import inspect
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, check_integer, check_interval
+from imae.models.catalog import MODELS
 
 
 def he_normal(network: nn.Module) -> None:
@@ -45,7 +49,6 @@ class Network(nn.Module, ABC):
     numbers, and no random number is drawn outside of the start weights.
 
     Examples:
-        >>> import torch
         >>> class Probe(Network):
         ...     def __init__(self):
         ...         super().__init__()
@@ -95,7 +98,6 @@ class CustomNetwork(Network):
         num_classes: Number of classes C.
 
     Examples:
-        >>> import torch
         >>> body = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
         >>> CustomNetwork(body, num_classes=3).features(torch.zeros(2, 2, 2)).shape
         torch.Size([2, 8])
@@ -155,6 +157,108 @@ class CustomNetwork(Network):
                 "subclass imae.models.Network to give them"
             )
         return seen[0], logits
+
+
+def as_network(module: nn.Module, num_classes: int) -> Network:
+    """A copy of a module that gives logits, as a network."""
+    module = copy.deepcopy(module)
+    return module if isinstance(module, Network) else CustomNetwork(module, num_classes=num_classes)
+
+
+def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Network:
+    """A network with start weights drawn from ``seed``.
+
+    The global random state is neither read nor changed.
+
+    Args:
+        name: Name in the catalog, or ``package.module:function`` for a function of the user's
+            that takes ``num_classes`` and returns a module.
+        num_classes: Number of classes C, at least 2.
+        seed: Seed of the start weights, in [0, 2**64).
+        options: Further keywords of the network: `input_options` gives those that follow from the
+            data.
+
+    Raises:
+        ArgumentError: If the name is unknown, a number is out of range, the network takes no
+            such option, or the function is not found or returns no module.
+
+    Examples:
+        >>> network = build("resnet20", num_classes=10, seed=1)
+        >>> network(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+    check_integer("num_classes", num_classes, low=2)
+    check_integer("seed", seed, low=0)
+    check_interval("seed", seed, low=0, high=2**64, open_high=True)
+    # Layers draw from the global generator when they are made. Only the generator of the CPU is
+    # seeded: the block would not restore those of other devices.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(int(seed))
+        if ":" in name:
+            return build_custom(name, num_classes=num_classes, **options)
+        return MODELS.build(name, num_classes=num_classes, **options)
+
+
+def input_options(name: str, input_shape: Sequence[int]) -> dict[str, int]:
+    """Options of a network that follow from the shape of one input.
+
+    Args:
+        name: Name in the catalog; a user's own function has no such options.
+        input_shape: (channels, height, width) of an image, or (F,) for a row of F numbers.
+
+    Returns:
+        Keywords for `build`.
+
+    Raises:
+        ArgumentError: If the network does not take inputs of this shape.
+
+    Examples:
+        >>> input_options("small_cnn", (1, 8, 8)), input_options("mlp", (1, 8, 8))
+        ({'in_channels': 1}, {'in_features': 64})
+    """
+    if ":" in name:
+        return {}
+    takes = MODELS.find(name).defaults
+    if "in_features" in takes:
+        return {"in_features": math.prod(input_shape)}
+    if len(input_shape) != 3:
+        raise ArgumentError(
+            f"model {name!r} takes images and the inputs have shape {tuple(input_shape)}; use mlp"
+        )
+    channels, height, width = input_shape
+    if "image_size" not in takes:
+        return {"in_channels": channels}
+    if height != width:
+        raise ArgumentError(f"model {name!r} takes square images, got {height} x {width}")
+    return {"in_channels": channels, "image_size": height}
+
+
+_SMALL_IMAGE = 24
+_PHOTO = 96
+_WIDE_ROW = 4096  # numbers in a row, such as words of texts
+_WIDE_FEATURES, _ROWS_PER_FEATURE = 256, 5
+
+
+def model_for(shape: Sequence[int], num_rows: int) -> str:
+    """Name of a network that suits this many inputs of this shape.
+
+    A network with hidden layers memorises words of texts, and features of a few thousand photos:
+    with 3,068 photos and 30% symmetric noise it ended at 50.2% of the held-out given labels, a
+    linear one at 58.3%.
+
+    Examples:
+        >>> [model_for(shape, 5000) for shape in ((64,), (1, 8, 8), (3, 32, 32), (3, 227, 227))]
+        ['mlp', 'small_cnn', 'resnet20', 'resnet50']
+        >>> model_for((8192,), 50_000), model_for((1280,), 3000), model_for((1280,), 50_000)
+        ('linear', 'linear', 'mlp')
+    """
+    if len(shape) != 3:
+        width = max(shape)
+        has_few_rows = width >= _WIDE_FEATURES and num_rows < _ROWS_PER_FEATURE * width
+        return "linear" if width > _WIDE_ROW or has_few_rows else "mlp"
+    if max(shape[1:]) < _SMALL_IMAGE:
+        return "small_cnn"
+    return "resnet20" if max(shape[1:]) < _PHOTO else "resnet50"
 
 
 def build_custom(path: str, *, num_classes: int, **options: Any) -> Network:

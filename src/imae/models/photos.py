@@ -1,4 +1,4 @@
-"""Networks for photos whose published weights fit: BN-Inception and EfficientNet-Lite."""
+"""Networks for photos whose published weights fit: ResNet-50, BN-Inception, EfficientNet-Lite."""
 
 import math
 from typing import NamedTuple, final
@@ -9,6 +9,88 @@ from torch.nn import functional
 
 from imae.errors import ArgumentError, check_integer
 from imae.models.network import Network, he_normal
+
+_RESNET_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # width inside a block, number of blocks
+_EXPANSION = 4
+
+
+@final
+class ResNet50(Network):
+    """ResNet-50 with torchvision's names and shapes, so that its published weights load.
+
+    As in torchvision, the stride of a shrinking block is in the 3 x 3 convolution, not in the
+    first 1 x 1 ("version 1.5"); with the paper's placement the same weights give other outputs.
+
+    Args:
+        num_classes: Number of classes C.
+        in_channels: Channels of the images, 3 for colour.
+
+    Raises:
+        ArgumentError: If a number is not positive.
+
+    Examples:
+        >>> ResNet50(num_classes=14).eval().features(torch.zeros(1, 3, 64, 64)).shape
+        torch.Size([1, 2048])
+
+    Reference:
+        He et al., "Deep residual learning for image recognition", CVPR 2016, Table 1.
+    """
+
+    def __init__(self, *, num_classes: int = 1000, in_channels: int = 3) -> None:
+        super().__init__()
+        check_integer("in_channels", in_channels, low=1)
+        self.conv1 = nn.Conv2d(in_channels, 64, kernel_size=7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.layer1 = _resnet_stage(64, 0)
+        self.layer2 = _resnet_stage(256, 1)
+        self.layer3 = _resnet_stage(512, 2)
+        self.layer4 = _resnet_stage(1024, 3)
+        self.fc = nn.Linear(2048, num_classes)
+        he_normal(self)
+
+    @property
+    def classifier(self) -> nn.Linear:
+        """The last layer, from 2,048 features."""
+        return self.fc
+
+    def features(self, x: Tensor) -> Tensor:
+        """Mean of the last feature maps, shape (N, 2048), for images (N, in_channels, H, W)."""
+        x = functional.relu(self.bn1(self.conv1(x)))
+        x = functional.max_pool2d(x, kernel_size=3, stride=2, padding=1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return x.mean(dim=(2, 3))
+
+
+class _Bottleneck(nn.Module):
+    def __init__(self, in_channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        out_channels = width * _EXPANSION
+        self.conv1 = nn.Conv2d(in_channels, width, kernel_size=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, out_channels, kernel_size=1, bias=False)
+        self.bn3 = nn.BatchNorm2d(out_channels)
+        self.downsample: nn.Sequential | None = None
+        if in_channels != out_channels:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(in_channels, out_channels, 1, stride, bias=False),
+                nn.BatchNorm2d(out_channels),
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        residual = functional.relu(self.bn1(self.conv1(x)))
+        residual = functional.relu(self.bn2(self.conv2(residual)))
+        residual = self.bn3(self.conv3(residual))
+        shortcut = x if self.downsample is None else self.downsample(x)
+        return functional.relu(shortcut + residual)
+
+
+def _resnet_stage(in_channels: int, index: int) -> nn.Sequential:
+    width, blocks = _RESNET_STAGES[index]
+    first = _Bottleneck(in_channels, width, stride=1 if index == 0 else 2)
+    rest = (_Bottleneck(width * _EXPANSION, width, stride=1) for _ in range(blocks - 1))
+    return nn.Sequential(first, *rest)
 
 
 class _Widths(NamedTuple):
@@ -179,7 +261,6 @@ class EfficientNetLite(Network):
         ArgumentError: If the size is another, or a number is not positive.
 
     Examples:
-        >>> import torch
         >>> EfficientNetLite(size=0).eval().features(torch.zeros(1, 3, 64, 64)).shape
         torch.Size([1, 1280])
 

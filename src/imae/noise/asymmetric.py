@@ -107,7 +107,7 @@ def cifar100_asymmetric(
     coarse: Sequence[int] = CIFAR100_COARSE,
     exact: bool = False,
 ) -> NoisyLabels:
-    """CIFAR-100 labels of which two classes in each superclass trade places.
+    """CIFAR-100 labels where two classes in each superclass are swapped.
 
     In every superclass two classes are chosen at random, from the seed, and their labels flip to
     each other with probability ``rate``. Two classes of five take part, so over all rows two

@@ -143,7 +143,7 @@ def redraw(
     seed: int,
     exact: bool,
 ) -> NoisyLabels:
-    """Labels of which a part goes where a matrix says, and the rest stay.
+    """Labels, some of them changed as a matrix says.
 
         transition = (1 - rate) * identity + rate * destinations
 

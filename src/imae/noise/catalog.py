@@ -212,7 +212,7 @@ def _class_index(name: str, class_names: Sequence[str]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class OpenSetImages:
-    """Images of which some belong to no class.
+    """Images, some of which belong to no class.
 
     Args:
         images: The images after the noise, shape (N, channels, height, width), uint8.
@@ -235,7 +235,7 @@ def open_set(
     outside: NDArray[np.uint8] | None = None,
     exact: bool = False,
 ) -> OpenSetImages:
-    """Images of which a part is replaced by outside images, or by noise, under unchanged labels.
+    """Images, some replaced by outside images or by noise, under unchanged labels.
 
     Outside images are taken in random order, each once before any comes a second time. Without
     them, every byte of a replaced image is uniform random noise. Which rows are hit does not

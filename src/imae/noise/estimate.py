@@ -7,7 +7,7 @@ with probability T_ij:
 
 p are probabilities of a model on rows that it was not trained on. The temperature t corrects a
 model that is too sure (t < 1) or not sure enough (t > 1). Where classes overlap, q says so, and a
-label that differs from the most likely class is no evidence of noise. T may differ between strata
+label that differs from the most likely class is not evidence of noise. T may differ between strata
 of rows, from those the model is least sure about to the surest, because people make more mistakes
 on hard rows.
 """
@@ -38,7 +38,7 @@ from imae.noise.rate_curve import (
 
 @dataclass(frozen=True)
 class RateEstimate:
-    """A noise rate with an interval for the chance of which rows are at hand.
+    """A noise rate, with an interval for the sampling of the rows.
 
     Args:
         rate: Estimated part of the labels that are wrong, in [0, 1].

@@ -210,7 +210,7 @@ class RateCurve:
         """V(r0) on the straight path from T = I over the fitted T to all labels wrong.
 
         V = [ mean_n Var(w | x_n) + Var_n(sum_i q_i(x_n) T_ii) ] / N; the second term stands for
-        the chance of which rows are at hand where classes differ in noise.
+        the sampling of the rows where classes differ in noise.
         """
         rise = np.minimum(rates / self._fitted_rate, 1)
         beyond = np.maximum((rates - self._fitted_rate) / (1 - self._fitted_rate), 0)

@@ -1,9 +1,9 @@
 """What is run from beginning to end: comparisons, and the tables and figures of the paper."""
 
-from imae.recipes.catalog import RECIPES as RECIPES
 from imae.recipes.grid import compare as compare
 from imae.recipes.grid import split_losses as split_losses
 from imae.recipes.protocols import BUDGETS as BUDGETS
+from imae.recipes.recipe import RECIPES as RECIPES
 from imae.recipes.reproduce import Reproduction as Reproduction
 from imae.recipes.reproduce import plan_jobs as plan_jobs
 from imae.recipes.reproduce import rebuild as rebuild

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from imae.errors import import_extra
-from imae.recipes.catalog import published_table
 from imae.recipes.protocols import BUDGETS
-from imae.recipes.recipe import Cell, Outcome, Recipe, Settings
+from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, published_table
 from imae.records.measures import COLUMNS, MEASURES, Measure, find_column
 from imae.report.chart import accuracy_series
 from imae.report.figures import save_lines

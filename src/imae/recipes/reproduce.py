@@ -13,7 +13,6 @@ from imae.data import load
 from imae.data.sources.catalog import SETS
 from imae.data.sources.download import data_root
 from imae.errors import ArgumentError, DataError, check_choice, import_extra
-from imae.recipes.catalog import RECIPES
 from imae.recipes.grid import (
     build_jobs,
     check_claim,
@@ -23,7 +22,7 @@ from imae.recipes.grid import (
 )
 from imae.recipes.output import as_csv, as_markdown, save_figures
 from imae.recipes.protocols import BUDGETS, SEEDS
-from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, outcomes
+from imae.recipes.recipe import RECIPES, Cell, Outcome, Recipe, Settings, outcomes
 from imae.recipes.runner import Job
 from imae.records.files import read_file, whole_file
 from imae.report.read import flatten, is_machine_setting

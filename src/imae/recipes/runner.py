@@ -84,7 +84,7 @@ _SECONDS_BETWEEN_LOOKS = 0.5  # for a signal
 
 
 def run_at_once(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | None]]:
-    """Does the jobs, so many at a time.
+    """Runs the jobs, a few at a time.
 
     A process that dies takes no other with it: its run can be resumed.
 

@@ -19,11 +19,16 @@ from imae.errors import ArgumentError, DataError, ImaeError
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> Iterator[IO[bytes]]:
     """A binary file that takes its place only when the block ends without an error.
 
     The bytes go to a temporary file in the same folder, are flushed to the disk and renamed, so
     a reader sees the old file or the new one, never a part, and neither does a crash leave one.
+
+    Args:
+        path: The file.
+        is_name_synced: Whether to wait until the folder is on the disk too. Without it a crash of
+            the machine may leave the old file, until somebody calls ``sync`` for the folder.
 
     Examples:
         >>> import tempfile
@@ -49,11 +54,17 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    if is_name_synced:
+        sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Waits until the content of a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 def parse_object(text: bytes, where: str) -> dict[str, Any]:
@@ -184,12 +195,13 @@ def check_lengths(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 @contextlib.contextmanager
-def explained_writing(path: Path, run: Path) -> Iterator[None]:
+def explained_writing(path: Path, run: Path, *, command: str = "train --resume") -> Iterator[None]:
     """Turns a failure to write into one line that says how to continue.
 
     Args:
         path: What is being written.
         run: The run folder it belongs to.
+        command: The words between `imae` and that folder that continue.
 
     Raises:
         ImaeError: If the disk is full, the folder is not writable, and so on.
@@ -199,7 +211,7 @@ def explained_writing(path: Path, run: Path) -> Iterator[None]:
     except OSError as error:
         raise ImaeError(
             f"{path}: cannot be written ({error.strerror or error}); fix that, then continue with: "
-            f"imae train --resume {run}"
+            f"imae {command} {run}"
         ) from error
 
 
@@ -213,7 +225,7 @@ _OWN = {
     "dynamics": r"(epoch|held)-\d{5,}\.npz",
     "weights": r"(best|final)\.(pt|json)",
     "audit": r"audit\.(npz|json)|(data|check)\.json|(decisions|suspects)\.csv"
-    r"|(review|check)\.html",
+    r"|(review|check)\.html|lock",
 }
 _locked: set[Path] = set()  # record locks do not hold against one's own process
 
@@ -235,6 +247,29 @@ def check_free(folder: Path) -> None:
             f"{folder}: holds files but no run, such as {other}; choose another --out, or an "
             "empty folder"
         )
+
+
+def check_regular(folder: Path) -> None:
+    """Raises if something else has the name of a file that an audit reads or writes.
+
+    A pipe would be waited for forever, and a link would be replaced by what is written.
+
+    Args:
+        folder: ``audit`` in a run folder; it need not be there.
+
+    Raises:
+        DataError: If a pipe, a device, a folder or a link is in place of a file.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            for each in sorted(entries, key=lambda entry: entry.name):
+                is_own = re.fullmatch(_OWN["audit"], each.name)
+                if is_own and not each.is_file(follow_symlinks=False):
+                    raise DataError(f"{each.path}: is not a regular file; move it away")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror or error})") from None
 
 
 def is_of_run(path: Path) -> bool:
@@ -262,17 +297,43 @@ def hold(folder: Path) -> Iterator[None]:
     Raises:
         ImaeError: If another process holds it, or it cannot be written.
     """
-    import fcntl
-
     path = folder.resolve() / "lock"
-    in_use = ImaeError(
+    in_use = (
         f"{folder}: another process is training in this folder; "
         "wait for it, stop it, or choose another --out"
     )
-    if path in _locked:  # and opening the file a second time would undo the lock
-        raise in_use
     is_new = not path.parent.exists()
-    with explained_writing(path, folder):
+    with exclusive(path, in_use, run=folder):
+        try:
+            _remove_unfinished(folder)
+            yield
+        finally:
+            if list(path.parent.iterdir()) == [path]:
+                path.unlink()
+                if is_new:
+                    path.parent.rmdir()
+
+
+@contextlib.contextmanager
+def exclusive(
+    path: Path, in_use: str, *, run: Path, command: str = "train --resume"
+) -> Iterator[None]:
+    """Holds a lock file, made if it is not there, which ends with the process in any case.
+
+    Args:
+        path: The file, resolved.
+        in_use: What to say if another process holds it.
+        run: The run folder it belongs to.
+        command: See ``explained_writing``.
+
+    Raises:
+        ImaeError: If another process holds it, or it cannot be written.
+    """
+    import fcntl
+
+    if path in _locked:  # and opening the file a second time would undo the lock
+        raise ImaeError(in_use)
+    with explained_writing(path, run, command=command):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = open_regular(path, append=True)
     with file:
@@ -280,17 +341,12 @@ def hold(folder: Path) -> Iterator[None]:
             # A record lock: worker processes that outlive a killed run do not inherit it.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise in_use from None
+            raise ImaeError(in_use) from None
         _locked.add(path)
         try:
-            _remove_unfinished(folder)
             yield
         finally:
             _locked.discard(path)
-            if list(path.parent.iterdir()) == [path]:
-                path.unlink()
-                if is_new:
-                    path.parent.rmdir()
 
 
 def _remove_unfinished(folder: Path) -> None:

@@ -21,6 +21,7 @@ from imae.records.files import (
     parse_object,
     read_arrays,
     read_file,
+    sync,
     whole_file,
 )
 from imae.records.measures import (
@@ -181,8 +182,8 @@ class RunFolder:
             rows.append(row)
         return rows
 
-    def append_history(self, row: Mapping[str, Any]) -> None:
-        """Adds a row and waits until it is on the disk."""
+    def append_history(self, row: Mapping[str, Any], *, is_synced: bool = True) -> None:
+        """Adds a row and waits until it is on the disk, or until ``sync``."""
         path = self.path / "history.jsonl"
         line = json.dumps(plain(row), allow_nan=False).encode() + b"\n"
         with self._writing(path):
@@ -190,7 +191,15 @@ class RunFolder:
             with open_regular(path, append=True) as file:
                 file.write(line)
                 file.flush()
-                os.fsync(file.fileno())
+                if is_synced:
+                    os.fsync(file.fileno())
+
+    def sync(self) -> None:
+        """Waits until history and dynamics are on the disk, as a checkpoint promises them."""
+        with self._writing(self.path):
+            for path in (self.path / "history.jsonl", self.path / "dynamics", self.path):
+                if path.exists():
+                    sync(path)
 
     def truncate(self, *, step: int, num_epochs: int) -> None:
         """Removes what was written after a step, so that a resumed run writes nothing twice.
@@ -257,12 +266,21 @@ class RunFolder:
         return self._read_dynamics(epoch, "held")
 
     def write_dynamics(
-        self, epoch: int, dynamics: EpochDynamics, held: EpochDynamics | None = None
+        self,
+        epoch: int,
+        dynamics: EpochDynamics,
+        held: EpochDynamics | None = None,
+        *,
+        is_synced: bool = True,
     ) -> None:
-        """Writes what an epoch, counted from 1, showed of rows trained on and not trained on."""
-        if held is not None:
-            self._write_arrays(self._dynamics_file(epoch, "held"), vars(held))
-        self._write_arrays(self._dynamics_file(epoch), vars(dynamics))
+        """Writes what an epoch, counted from 1, showed of rows trained on and not trained on.
+
+        Without ``is_synced`` a crash of the machine may lose them, whole, until ``sync``.
+        """
+        for kind, each in (("held", held), ("epoch", dynamics)):
+            if each is not None:
+                path = self._dynamics_file(epoch, kind)
+                self._write_arrays(path, vars(each), is_name_synced=is_synced)
 
     def _read_dynamics(self, epoch: int, kind: str) -> EpochDynamics:
         path = self._dynamics_file(epoch, kind)
@@ -330,8 +348,10 @@ class RunFolder:
         with self._writing(self.path / name), whole_file(self.path / name) as file:
             file.write(text.encode() + b"\n")
 
-    def _write_arrays(self, path: Path, arrays: Mapping[str, Any]) -> None:
-        with self._writing(path), whole_file(path) as file:
+    def _write_arrays(
+        self, path: Path, arrays: Mapping[str, Any], *, is_name_synced: bool = True
+    ) -> None:
+        with self._writing(path), whole_file(path, is_name_synced=is_name_synced) as file:
             np.savez(file, **arrays)
 
     @contextlib.contextmanager

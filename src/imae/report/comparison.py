@@ -80,7 +80,7 @@ class Table:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of which a number is known; held-out labels only where test rows lack."""
+        """The columns that have a number; held-out labels only without test rows."""
         is_tested = all(row.values["final"] is not None for row in self.rows if row.seeds)
         return tuple(
             column
@@ -252,7 +252,7 @@ def compare(
 
 
 def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
-    """The columns of which a row knows a number; the best test, which nobody can have, last."""
+    """The columns that some row has a number for; the best test accuracy last."""
     known = [each for each in REPORTED if any(row.values[each.name] is not None for row in rows)]
     return tuple(sorted(known, key=lambda column: column.moment == "best_test"))
 

@@ -18,7 +18,7 @@ NUM_SUSPECTS = 12
 _MATRIX_CLASSES = 12  # with more, the confusion is a list of pairs
 _NUM_PAIRS = 12
 _NUM_CLASSES = 24
-_NUM_EPOCHS = 10  # of which the probability of a given label is the mean
+_NUM_EPOCHS = 10  # the probability of a given label is the mean over these
 _SHADES = 6
 
 Previewer = Callable[[RunRecord, Sequence[str]], Mapping[str, str]]

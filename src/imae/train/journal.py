@@ -19,6 +19,7 @@ from imae.train.run import load_checkpoint, save_checkpoint, save_tensors
 from imae.train.state import State
 
 _SECONDS_BETWEEN_PROGRESS = 5.0
+_SECONDS_BETWEEN_CHECKPOINTS = 10.0  # at the ends of epochs
 
 
 class Journal:
@@ -34,6 +35,7 @@ class Journal:
         self.display = display
         self._loggers: list[Logger] = []
         self._last_progress = 0.0
+        self._last_checkpoint = time.monotonic()
         self._predicted: NDArray[np.int32] | None = None  # in the last epoch
         self._changes: list[float] = []  # for ``label_wave``
 
@@ -116,7 +118,7 @@ class Journal:
         record = Dynamics.record(whole)
         self._note(record.predicted)
         if state.is_first:
-            self.run.write_dynamics(epoch + 1, record, held)
+            self.run.write_dynamics(epoch + 1, record, held, is_synced=False)
         state.dynamics.clear()
         return held
 
@@ -168,15 +170,27 @@ class Journal:
             self._save_weights("best", state)
         if not state.is_first:
             return
-        self.run.append_history(row)
+        self.run.append_history(row, is_synced=False)
         for logger in self._loggers:
             logger.log(row)
         self.display.measured(row)
 
+    def is_checkpoint_due(self, state: State) -> bool:
+        """Whether enough time has passed to save the end of an epoch.
+
+        Training the seconds since then anew gives the same bits and takes no longer than they
+        did, and saving every epoch of a small table took longer than training it.
+        """
+        is_alone = state.ranks.number == 1  # the clocks of several processes do not agree
+        age = time.monotonic() - self._last_checkpoint
+        return not is_alone or age > _SECONDS_BETWEEN_CHECKPOINTS
+
     def checkpoint(self, state: State) -> None:
         """Saves the whole state."""
+        self._last_checkpoint = time.monotonic()
         content = state.capture()
         if state.is_first:
+            self.run.sync()  # what was measured up to here is not measured again on resuming
             keep = state.config.train.keep
             save_checkpoint(self.run.checkpoints, content, step=state.step, keep=keep)
 

@@ -1,7 +1,9 @@
-"""Training and resuming, in this process or in several that are started for it."""
+"""Training, resuming and teaching, in this process or in several that are started for it."""
 
 import contextlib
+import csv
 import datetime
+import io
 import os
 import re
 from collections.abc import Mapping
@@ -10,21 +12,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from imae.curves import Curve
 from imae.data import Data
 from imae.data.torch_dataset import as_data
-from imae.errors import ArgumentError, ImaeError
+from imae.errors import ArgumentError, DataError, ImaeError
+from imae.methods.catalog import METHODS
 from imae.records import RunFolder
-from imae.train.config import FROM_PYTHON, Config
+from imae.records.files import whole_file
+from imae.train.config import FROM_PYTHON, Config, build_config, with_values
 from imae.train.display import Display, QuietDisplay, shown_display
 from imae.train.journal import Journal
 from imae.train.loop import fit
 from imae.train.machine import build_fabric, pinned
+from imae.train.predict import load_network, plain_batches, predicted_classes
 from imae.train.processes import Stopped, lost_a_process, lost_line, start_processes
+from imae.train.rows import Prepared, load_rows, prepare
 from imae.train.run import Run
-from imae.train.settings import build_config, with_values
 from imae.train.setup import setup
 
 
@@ -135,6 +141,102 @@ def resume(
             config, run.path, data=rows, model=module, is_resumed=True, show=show, display=display
         )
     return Run(path, model=model)
+
+
+STUDENT_LABELS = "student.csv"  # in the folder of the first run
+
+
+def train_student(
+    run: Run | str | os.PathLike[str],
+    data: object = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    show: bool = False,
+) -> Run:
+    """Trains a new network with the settings of a run on the labels that the run predicts.
+
+    The best epoch of a run has memorised few of the wrong labels, and contradicts most of them. A
+    network that starts from its predictions has fewer wrong labels to memorise. Every training row
+    is relabelled, those held out too, and none is held out again: their labels would be the first
+    network's. The labels are kept as ``student.csv`` in the folder of the first run.
+
+    Args:
+        run: A finished run, or its folder.
+        data: The rows again, if they were given in Python; or where data that was moved is now.
+        out: Folder of the new run; by default that of the first with ``-student`` at its end.
+        show: Whether to show progress on the error stream.
+
+    Raises:
+        Stopped: If Ctrl-C or SIGTERM ended it; the new run can be resumed.
+        ArgumentError: If the run trained on a part of its rows only.
+        DataError: If the run is not finished, or the data is not what it was trained on.
+
+    Examples:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> X, y = np.random.default_rng(1).normal(size=(80, 4)), np.arange(80) % 2
+        >>> settings = {"train": {"epochs": 2}, "out": tempfile.mkdtemp()}
+        >>> first = train(settings, data=(X, y))
+        >>> second = train_student(first, (X, y), out=tempfile.mkdtemp())
+        >>> len(second.folder.labels().given)
+        80
+
+    Reference:
+        Chen et al., "Robustness of accuracy metric and its inspirations in learning with noisy
+        labels", AAAI 2021.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    network = load_network(run, None)
+    config = run.config
+    rows = None
+    if data is not None:
+        rows, config = _given_data(config, data)
+    elif config.data.from_python:
+        raise ArgumentError(f"{run.path}: its data was given in Python; give it again: data=...")
+    method = METHODS.build(config.method.name, **config.method.arguments)
+    if config.data.rows is not None or method.needs_trusted:
+        raise ArgumentError(
+            f"{run.path}: was trained on a part of the rows (data.rows or trusted rows); a student "
+            "needs a prediction for each of them"
+        )
+    prepared = prepare(config, load_rows(config, rows))
+    _check_same_content(run, prepared)
+    held = prepared.validation if prepared.is_held_out else None
+    lines = []
+    for split in (prepared.train, *([] if held is None else [held])):
+        labels = predicted_classes(network, plain_batches(run, split))
+        names = np.array(split.class_names, dtype=object)[labels]
+        lines += list(zip(split.row_ids.tolist(), names.tolist(), strict=True))
+    path = run.path / STUDENT_LABELS
+    _write_labels(path, lines)
+    student = _student_config(config, path, out or f"{run.path}-student", prepared)
+    return train(student, data=rows, show=show)
+
+
+def _student_config(
+    config: Config, labels: Path, out: str | os.PathLike[str], prepared: Prepared
+) -> Config:
+    content = config.model_dump()
+    content |= {"noise": None, "noise_map": None, "noise_exact": False, "out": os.fspath(out)}
+    content["data"] |= {"labels": str(labels.resolve()), "planted": 0.0}
+    if prepared.is_held_out:
+        content["data"]["hold_out"] = 0.0
+    return build_config(content)
+
+
+def _check_same_content(run: Run, prepared: Prepared) -> None:
+    before = run.folder.preparation().get("content")
+    if before is not None and before != dict(prepared.content):
+        raise DataError(f"{run.path}: the data is not what this run was trained on")
+
+
+def _write_labels(path: Path, lines: list[tuple[str, str]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(("row_id", "label"))
+    writer.writerows(lines)
+    with whole_file(path) as file:
+        file.write(text.getvalue().encode("utf-8"))
 
 
 def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:

@@ -1,8 +1,9 @@
-"""The loop: one step, what follows a step, the whole run, and how long it would take."""
+"""The loop: a step and its learning rate, the whole run, and how long it would take."""
 
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +15,12 @@ from imae._draws import torch_generator
 from imae.data import Batch, ImageFiles, Split, Table
 from imae.data.extract import is_text_embedding
 from imae.models import build
-from imae.train.build import factor, set_learning_rate, shortened
-from imae.train.config import Config
+from imae.train.config import Config, ScheduleConfig, chosen_settings
 from imae.train.display import QuietDisplay
 from imae.train.journal import Journal
 from imae.train.machine import build_fabric, clip_gradients, pinned
 from imae.train.preparation import frozen_features, published_images
 from imae.train.processes import Stopped, StopRequest, stop_requests
-from imae.train.settings import chosen_settings
 from imae.train.setup import restart_training, setup
 from imae.train.state import State
 
@@ -99,7 +98,10 @@ def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -
     is_last = state.step == state.total_steps
     is_epoch_end = state.step % state.steps_per_epoch == 0
     to_evaluate = is_last or _is_due(train.evaluate_every, state.step, is_epoch_end)
-    to_save = is_last or must_stop or _is_due(train.checkpoint_every, state.step, is_epoch_end)
+    is_due = _is_due(train.checkpoint_every, state.step, is_epoch_end)
+    if is_due and train.checkpoint_every is None:
+        is_due = journal.is_checkpoint_due(state)
+    to_save = is_last or must_stop or is_due
     if to_evaluate or to_save or _is_read(state):
         state.watch.check_finite(state.step)
         journal.growth(state)
@@ -184,6 +186,87 @@ def _loss_scale(state: State) -> float:
 
 def _is_due(every: int | None, step: int, is_epoch_end: bool) -> bool:
     return is_epoch_end if every is None else step % every == 0
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Sets the learning rate of every group."""
+    groups: Iterable[dict[str, object]] = optimizer.param_groups
+    for group in groups:
+        group["lr"] = lr
+
+
+_ONE_CYCLE_RISE = 0.3
+_ONE_CYCLE_START = 1 / 25
+_ONE_CYCLE_END = 1e-4 / 25
+
+
+def factor(schedule: ScheduleConfig, step: int, total_steps: int) -> float:
+    """The factor of the learning rate at a step.
+
+    Args:
+        schedule: Shape of the learning rate.
+        step: Optimiser step, from 0.
+        total_steps: Steps of the whole run.
+
+    Examples:
+        >>> paper = ScheduleConfig(name="steps", at=(32000, 48000))
+        >>> [factor(paper, step, 100000) for step in (31999, 32000, 48000)]
+        [1.0, 0.1, 0.01]
+    """
+    warm_up = min(1.0, (step + 1) / (schedule.warm_up + 1))
+    if schedule.name == "constant":
+        return warm_up
+    if schedule.name == "steps":
+        return warm_up * divided(schedule, step)
+    if schedule.name == "cosine":
+        progress = max(0, step - schedule.warm_up) / max(1, total_steps - schedule.warm_up)
+        return warm_up * cosine(progress, 1.0, 0.0)
+    return one_cycle(step / total_steps)
+
+
+def divided(schedule: ScheduleConfig, step: int) -> float:
+    """One over ``divide_by`` for each time that the schedule has divided until this step."""
+    if schedule.every is not None:
+        times = step // schedule.every
+    else:
+        times = sum(step >= at for at in schedule.at)
+    return float(schedule.divide_by**-times)
+
+
+def shortened(schedule: ScheduleConfig, part: float) -> ScheduleConfig:
+    """The schedule for a stage that is a part of the run, in (0, 1]: it divides as much earlier.
+
+    Examples:
+        >>> shortened(ScheduleConfig(name="steps", at=(32000, 48000)), 0.5).at
+        (16000, 24000)
+    """
+    at = tuple(max(1, round(part * each)) for each in schedule.at)
+    every = None if schedule.every is None else max(1, round(part * schedule.every))
+    return schedule.model_copy(update={"at": at, "every": every})
+
+
+def one_cycle(progress: float) -> float:
+    """Up from 1/25 over the first 30% of the run, then down to almost nothing, along cosines.
+
+    Args:
+        progress: Part of the run that is done, in [0, 1).
+
+    Reference:
+        Smith and Topin, "Super-convergence", 2019; the numbers are those of torch's OneCycleLR.
+    """
+    if progress < _ONE_CYCLE_RISE:
+        return cosine(progress / _ONE_CYCLE_RISE, _ONE_CYCLE_START, 1.0)
+    return cosine((progress - _ONE_CYCLE_RISE) / (1 - _ONE_CYCLE_RISE), 1.0, _ONE_CYCLE_END)
+
+
+def cosine(progress: float, start: float, end: float) -> float:
+    """Half a cosine from ``start`` to ``end``.
+
+    Examples:
+        >>> cosine(0.0, 1.0, 0.0), cosine(0.5, 1.0, 0.0), cosine(1.0, 1.0, 0.0)
+        (1.0, 0.5, 0.0)
+    """
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 _TRIED_STEPS = 8

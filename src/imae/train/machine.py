@@ -70,7 +70,9 @@ def pinned(threads: int, device: torch.device) -> Iterator[None]:
         torch.set_deterministic_debug_mode(mode)
 
 
-SMALL_WORK = 1e9  # operations of a step
+# Operations of a step under which a second thread saves at most 18% of its time; above it saves 22
+# to 31% (benchmarks/threads.py, two cores).
+SMALL_WORK = 1e9
 # From here on a step of convolutions is faster on a processor in bfloat16 and channels last: of
 # ResNet-20 with 128 rows (31e9 operations) 0.27 s of one core, not 0.53 s (benchmarks/train.py).
 _LARGE_WORK = 5e9

@@ -202,7 +202,7 @@ def evaluate_robustness(
         epsilon: Largest change of a pixel, with pixels scaled to [0, 1]; often 8/255.
         attack: "fgsm", one step, or "pgd", several steps from a random start.
         steps: Steps of PGD.
-        rows: Attack a sample of so many test rows; all by default.
+        rows: Attack a sample of this many test rows; all by default.
         which: "final", or "best" on the held-out labels.
         root: Folder of the data, if it is no longer where the run found it.
         progress: Called with the rows that are done and all rows.

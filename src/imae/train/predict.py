@@ -238,6 +238,11 @@ def _as_features(split: Split, preparation: Preparation, run: Run, source: str) 
     return replace(split, inputs=table)
 
 
+def predicted_classes(network: Network, batches: Batches) -> NDArray[np.int64]:
+    """Most likely class of all rows, shape (N,)."""
+    return _run(network, batches, None, "the training rows")[0]
+
+
 @torch.inference_mode()
 def _run(
     network: Network, batches: Batches, progress: Progress | None, where: str

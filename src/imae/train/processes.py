@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -73,7 +74,8 @@ def stop_requests() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-_PRELOADED = ["imae.train", "lightning_fabric", "sklearn.datasets"]  # if they are installed
+_PRELOADED = ["imae.train.launch", "lightning_fabric", "sklearn.datasets"]  # if installed
+_PAUSES = (0.0, 0.05, 0.2, 0.8)  # seconds, between attempts to start a process
 
 
 def fresh_context() -> BaseContext:
@@ -105,19 +107,22 @@ def start(process: BaseProcess) -> None:
     """Starts a process of ``fresh_process``.
 
     The process that forks it off may be ending at that moment, of a signal to all of them: then
-    Python sees the end of a pipe, and starts another one if it is asked again.
+    Python sees the end of a pipe, and starts another one if it is asked again after that end,
+    which takes the system a moment.
 
     Raises:
         ImaeError: If it cannot be started.
     """
-    try:
+    for pause in (*_PAUSES, None):
         try:
             process.start()
-        except (EOFError, ConnectionError):
-            process.start()
-    except (EOFError, OSError) as error:
-        reason = str(error) or type(error).__name__
-        raise ImaeError(f"a process for a run could not be started ({reason})") from error
+            return
+        except (EOFError, OSError) as error:
+            if pause is None or not isinstance(error, EOFError | ConnectionError):
+                reason = str(error) or type(error).__name__
+                message = f"a process for a run could not be started ({reason})"
+                raise ImaeError(message) from error
+            time.sleep(pause)
 
 
 def _call(environment: Mapping[str, str], work: Callable[..., object], arguments: Any) -> None:

@@ -16,12 +16,11 @@ from torch import nn
 from imae.errors import ArgumentError, DataError, check_choice
 from imae.methods.catalog import METHODS
 from imae.models import MODELS, Network, build, input_options
+from imae.models.network import as_network
 from imae.records import RunFolder, explained_writing
 from imae.records.files import open_regular, read_file, whole_file
-from imae.train.build import as_network
-from imae.train.config import FROM_PYTHON, Config
+from imae.train.config import FROM_PYTHON, Config, build_config
 from imae.train.learner import add_output
-from imae.train.settings import build_config
 
 
 class Run:
@@ -234,7 +233,8 @@ def save_tensors(path: Path, content: dict[str, Any]) -> None:
     with explained_writing(path, path.parent.parent):
         memory = io.BytesIO()  # torch.save hides why a file cannot be written
         torch.save({"format": FORMAT, **content}, memory)
-        with whole_file(path) as file:
+        # Its name goes to the disk with that of the manifest, without which it is ignored.
+        with whole_file(path, is_name_synced=False) as file:
             file.write(memory.getbuffer())
         sha256 = hashlib.sha256(memory.getbuffer()).hexdigest()
         manifest = {"sha256": sha256, "bytes": memory.getbuffer().nbytes}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STUDY = "imae"
 _HEARTBEAT_SECONDS = 10
-_STALE_SECONDS = 60  # without a sign of life, after which another worker takes a trial over
+_STALE_SECONDS = 60  # without a heartbeat, after which another worker takes a trial over
 _ATTEMPTS = 5  # to open a database
 _STARTUP_TRIALS = 8  # drawn at random before the search learns from them
 _ABOUT = "about"  # attribute of a study: what it searches

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from imae.cli.app import main
-from imae.data.sources.clothing1m import (
+from imae.data.sources.photo_sets import (
     CLASSES,
     clothing1m,
     locate_clothing1m,

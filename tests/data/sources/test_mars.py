@@ -8,7 +8,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from imae.data.image_files import ImageFiles
-from imae.data.sources.mars import locate_mars, mars, mars_tracklets, verify_mars
+from imae.data.sources.photo_sets import locate_mars, mars, mars_tracklets, verify_mars
 from imae.data.tracklets import Tracklets
 from imae.errors import DataError
 

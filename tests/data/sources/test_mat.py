@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from imae.data.sources.mars import read_mat
+from imae.data.sources.photo_sets import read_mat
 from imae.errors import DataError
 
 TABLE = np.array([[1, 16, 1, 1], [17, 95, -1, 6], [96, 70_000, 1500, 2]])

@@ -122,6 +122,10 @@ function showBound() {
     place.textContent = `${made.length} of ${data.rows.length} judged; the bound needs all of them.`;
     return;
   }
+  if (data.rows.length === data.num_flagged) {
+    place.textContent = `${wrong} of all ${data.num_flagged} flagged rows are wrong: ${(100 * wrong / data.num_flagged).toFixed(1)}% of them.`;
+    return;
+  }
   const bound = 100 * lowerBound(wrong, data.rows.length, data.confidence);
   place.textContent = `${wrong} of ${data.rows.length} are wrong: with ${+(100 * data.confidence).toFixed(6)}% confidence at least ${bound.toFixed(1)}% of all ${data.num_flagged} flagged labels are wrong.`;
 }

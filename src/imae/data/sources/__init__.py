@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from imae.data.sources.catalog import named_set as named_set
     from imae.data.sources.catalog import verify as verify
     from imae.data.sources.download import data_root as data_root
-    from imae.data.sources.mars import mars_tracklets as mars_tracklets
+    from imae.data.sources.photo_sets import mars_tracklets as mars_tracklets
     from imae.data.tracklets import Tracklets as Tracklets
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -215,7 +215,7 @@ def _complete(file: RemoteFile, part: Path) -> None:
         raise DataError(f"{file.url}: cannot be reached ({reason})")
     raise DataError(
         f"{file.url}: broke off after {part.stat().st_size} bytes ({reason}); run the command "
-        "again to go on from there"
+        "again to resume it"
     )
 
 

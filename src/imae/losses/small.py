@@ -1,0 +1,223 @@
+"""The mean loss of a small batch, in numpy.
+
+A batch of 128 x 10 is nothing but calls, and a call of numpy takes half as long as one of torch.
+"""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from imae.curves.curve import Curve
+from imae.curves.reweighted import IMAE
+from imae.losses.arguments import is_plain
+from imae.losses.auto import AutoT, Step
+from imae.losses.kernel import SMALL_SIZE, ready_loss
+from imae.losses.margin import largest_norm, number_at_chance
+
+_Floats = NDArray[np.float32]
+
+_ONES = np.ones(SMALL_SIZE, dtype=np.float32)
+_ONE = np.float32(1)
+# Under these odds the others' exponentials, divided by the label's, come near the smallest number.
+_SAFE_ODDS = 2.0**-80
+# Under this factor of the others' exponentials the factor itself loses digits.
+_SAFE_FACTOR = np.float32(2.0**-100)
+# Up to these odds a weight of 0 is meant by the curve, as outside a window.
+_ORDINARY_ODDS = np.float32(2.0**50)
+# Up to this size there is room in float32 for the squares of a row over that of a norm.
+_SAFE_SIZE = 1e12
+# Up to this difference of logits there is room for the sum of exponentials.
+_LARGEST_EXPONENT = 75.0
+# Up to this sum of squares of their means, rows that these are taken off are centred to 1e-6.
+_LARGE_MEANS = 256.0
+
+
+def small_loss(
+    logits: Tensor,
+    target: Tensor,
+    curve: Curve | AutoT,
+    *,
+    normalize: str | None,
+    cap: float | None,
+) -> Tensor | None:
+    """The mean loss of a batch for which ``is_small`` holds; None if it is not an ordinary one.
+
+    An ordinary one has classes in [0, C), no logit that is not finite or very large, and no row
+    whose gradient is very small.
+
+    Args:
+        logits: Shape (N, C).
+        target: Classes, shape (N,).
+        curve: The loss; or the T of IMAE that follows the training, which takes the batch in if
+            it is an ordinary one.
+        normalize: "chance" or None.
+        cap: Largest probability of a class; None for no cap.
+    """
+    num_classes = logits.shape[1]
+    label = target.numpy()
+    # Without their sign, negative labels are large.
+    if int(np.maximum.reduce(label.view(np.uint64))) >= num_classes:
+        return None
+    if cap is not None and not 1 / num_classes < cap < 1:
+        return None
+    z: _Floats = logits.detach().numpy()
+    flat = z.reshape(-1)
+    if not (np.minimum.reduce(flat) > -_SAFE_SIZE and np.maximum.reduce(flat) < _SAFE_SIZE):
+        return None  # also with NaN
+    found = _pass(z, label, curve, normalize == "chance", cap)
+    if found is None:
+        return None
+    gradient, loss, curve, scale = found
+    ready = torch.from_numpy(gradient), torch.scalar_tensor(loss, dtype=torch.float32)
+    return ready_loss(logits, target, curve, scale=scale, cap=cap, ready=ready)
+
+
+def is_small(logits: Tensor, target: Tensor) -> bool:
+    """Whether ``small_loss`` may take a batch.
+
+    It takes contiguous float32 logits (N, C) on the CPU that ask for a gradient, and int64 classes.
+
+    Examples:
+        >>> is_small(torch.zeros(2, 3, requires_grad=True), torch.zeros(2, dtype=torch.int64))
+        True
+    """
+    dtypes = getattr(logits, "dtype", None), getattr(target, "dtype", None)
+    if dtypes != (torch.float32, torch.int64):  # what is not a tensor is refused elsewhere
+        return False
+    shape = logits.shape
+    return (
+        len(shape) == 2
+        and shape[1] > 1
+        and 0 < shape[0] * shape[1] <= SMALL_SIZE
+        and target.shape == shape[:1]
+        and logits.requires_grad
+        and torch.is_grad_enabled()
+        and logits.is_cpu
+        and target.is_cpu
+        and is_plain(logits, target)
+        and logits.is_contiguous()
+    )
+
+
+def _pass(
+    z: _Floats,
+    label: NDArray[np.int64],
+    curve: Curve | AutoT,
+    at_chance: bool,
+    cap: float | None,
+) -> tuple[_Floats, float, Curve, float] | None:
+    """The gradient, the loss, its curve and the factor of each row; None if not ordinary."""
+    num_rows, num_classes = z.shape
+    ones = _ONES[:num_classes]
+    first = _first_of_rows(num_rows, num_classes)
+    own = first + label
+    turn = None
+    if cap is not None:
+        z, turn = _capped(z, largest_norm(cap, num_classes))
+    buffer = z - z.reshape(-1)[own][:, None]
+    flat = buffer.reshape(-1)
+    if cap is None and np.maximum.reduce(flat) > _LARGEST_EXPONENT:
+        return None
+    np.exp(buffer, buffer)
+    auto, step = None, None
+    if isinstance(curve, AutoT):
+        auto, top = curve, z.argmax(1)
+        largest = flat[first + top]
+    flat[own] = 0
+    odds = buffer.dot(ones)
+    if not np.minimum.reduce(odds) > _SAFE_ODDS:
+        return None
+    if auto is not None:
+        step = _seen(auto, largest / (odds + _ONE), top == label, 1 / num_classes)
+        curve = IMAE(step.T)
+    curve = cast("Curve", curve)
+    scale = 1 / num_rows / (number_at_chance(curve, num_classes) if at_chance else 1)
+    weight, total = curve.numpy_weight_and_sum(odds)
+    weight *= np.float32(scale / 2)
+    on_others = weight / odds
+    if not (math.isfinite(total) and _has_digits(on_others, weight, odds)):
+        return None
+    if turn is not None:
+        pull = turn.along * (on_others * (buffer * z).dot(ones) - weight * z.reshape(-1)[own])
+        on_others *= turn.factor
+        weight *= turn.factor
+    buffer *= on_others[:, None]
+    flat[own] = -weight
+    if turn is not None:
+        z *= pull[:, None]
+        buffer -= z
+    if auto is not None and step is not None:
+        auto.take(step)
+    return buffer, total * scale, curve, scale
+
+
+@lru_cache(maxsize=8)
+def _first_of_rows(num_rows: int, num_classes: int) -> NDArray[np.int64]:
+    """Where each row begins."""
+    return np.arange(num_rows) * num_classes
+
+
+def _has_digits(on_others: _Floats, weight: _Floats, odds: _Floats) -> bool:
+    """Whether the gradients of all rows are numbers of a common size, or 0 by the curve."""
+    if np.minimum.reduce(on_others) > _SAFE_FACTOR:
+        return True
+    is_outside = (weight == 0) & (odds < _ORDINARY_ODDS)
+    return bool((is_outside | (on_others > _SAFE_FACTOR)).all())
+
+
+class _Turn(NamedTuple):
+    """How a gradient on capped rows becomes one on rows: ``factor g - along (g . z) z``."""
+
+    factor: _Floats
+    along: _Floats
+
+
+def _capped(z: _Floats, norm: float) -> tuple[_Floats, _Turn | None]:
+    """As ``imae.losses.margin.capped``: new rows, and what they do to a gradient.
+
+    None for the second if all rows are below the cap.
+    """
+    num_classes = z.shape[1]
+    if num_classes == 2:
+        return _saturated(z, norm)
+    ones, part = _ONES[:num_classes], np.float32(1 / num_classes)
+    mean = z.dot(ones)
+    mean *= part
+    centred = z - mean[:, None]
+    if not mean.dot(mean) < _LARGE_MEANS:  # their rounding is left over
+        centred -= (centred.dot(ones) * part)[:, None]
+    square = (centred * centred).dot(ones)
+    if np.maximum.reduce(square) <= norm**2:
+        return centred, None
+    is_long = square > norm**2
+    np.maximum(square, np.float32(norm**2), out=square)
+    factor = np.float32(norm) / np.sqrt(square)
+    centred *= factor[:, None]
+    along = is_long * factor
+    along *= np.float32(1 / norm**2)
+    return centred, _Turn(factor, along)
+
+
+def _saturated(z: _Floats, norm: float) -> tuple[_Floats, _Turn]:
+    """The same for two classes."""
+    half = (z[:, 0] - z[:, 1]) * np.float32(0.5)
+    square = half * half
+    square *= np.float32(2 / norm**2)
+    factor = np.reciprocal(np.sqrt(square + _ONE))
+    half *= factor
+    return np.stack([half, -half], 1), _Turn(factor * factor * factor, np.zeros_like(factor))
+
+
+def _seen(auto: AutoT, p: _Floats, agrees: NDArray[np.bool_], chance: float) -> Step:
+    """The state of ``auto`` after rows with these largest probabilities."""
+    sure = (p - np.float32(chance)) * np.float32(1 / (auto.cap - chance))
+    agreed = agrees.astype(np.float32)
+    agreeing = float(sure.dot(agreed))
+    number = float(np.add.reduce(agreed))
+    np.subtract(_ONE, agreed, agreed)
+    return auto.after((number, float(sure.dot(agreed)), agreeing, float(len(p))), chance)

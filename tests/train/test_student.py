@@ -1,0 +1,59 @@
+import csv
+
+import numpy as np
+import pytest
+
+from imae.errors import ArgumentError, DataError
+from imae.train import train, train_student
+from imae.train.predict import load_network, plain_batches, predicted_classes
+from imae.train.rows import load_rows, prepare
+
+
+def test_a_student_learns_the_predictions_of_the_best_epoch_for_every_row(configure, tmp_path):
+    teacher = train(configure(noise="symmetric:0.4", data={"hold_out": 0.2}))
+    before = {path: path.read_bytes() for path in sorted(teacher.path.glob("*.npz"))}
+    student = train_student(teacher)
+    assert student.path == tmp_path / "run-student"
+    prepared = prepare(teacher.config, load_rows(teacher.config))
+    network = load_network(teacher, "best")
+    expected = {}
+    for split in (prepared.train, prepared.validation):
+        labels = predicted_classes(network, plain_batches(teacher, split))
+        expected |= dict(zip(split.row_ids.tolist(), labels.tolist(), strict=True))
+    learned = student.folder.labels()
+    assert dict(zip(learned.row_ids.tolist(), learned.given.tolist(), strict=True)) == expected
+    assert learned.clean is not None  # the truth stays as well known as it was
+    assert student.config.noise is None
+    assert student.config.method == teacher.config.method
+    assert student.result["final"]["step"] > 0
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_labels_that_a_spreadsheet_would_run_are_read_back(tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    y = np.array(["=1+1", 'a "quoted", name'])[np.arange(40) % 2]
+    teacher = train({"train": {"epochs": 1}, "out": str(tmp_path / "first")}, data=(x, y))
+    student = train_student(teacher, (x, y), out=tmp_path / "second")
+    with (teacher.path / "student.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["label"] for row in rows} <= set(y)
+    assert len(student.folder.labels().given) == len(rows) == 40
+
+
+def test_a_student_of_other_data_or_of_no_finished_run_is_refused(configure, arrays, tmp_path):
+    teacher = train(configure())
+    content = dict(np.load(arrays))
+    np.savez(arrays, **{**content, "x": content["x"][::-1]})
+    with pytest.raises(DataError, match="the data is not what this run was trained on"):
+        train_student(teacher)
+    np.savez(arrays, **content)
+    (teacher.path / "weights" / "final.pt").unlink()
+    with pytest.raises(DataError, match="has no final weights yet; finish it with"):
+        train_student(teacher)
+    assert not (tmp_path / "run-student").exists()
+
+
+def test_a_student_of_a_sample_is_refused(configure):
+    teacher = train(configure(data={"rows": 40}))
+    with pytest.raises(ArgumentError, match="was trained on a part of the rows"):
+        train_student(teacher)
