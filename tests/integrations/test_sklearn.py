@@ -35,10 +35,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:training ended after max_iter")
 FAST = IMAEClassifier(max_iter=20, random_state=0)
 
 
-@parametrize_with_checks([FAST])
+@parametrize_with_checks([FAST, LabelAuditor(auditor=clone(FAST).set_params(max_iter=3))])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API")
-def test_scikit_learns_checks_of_the_classifier(estimator, check):
+def test_scikit_learns_checks_with_short_trainings(estimator, check):
     check(estimator)
 
 
@@ -46,14 +46,14 @@ def test_scikit_learns_checks_of_the_classifier(estimator, check):
 @parametrize_with_checks(
     [
         IMAEClassifier(),
-        LabelAuditor(auditor=FAST),
-        LabelAuditor(LogisticRegression(), auditor=FAST),
+        LabelAuditor(),
+        LabelAuditor(LogisticRegression()),
         LabelAuditor(LogisticRegression(), action="relabel", auditor=FAST),
     ]
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API")
-def test_scikit_learns_checks_of_all_estimators(estimator, check):
+def test_scikit_learns_checks_with_the_defaults(estimator, check):
     check(estimator)
 
 
@@ -65,9 +65,7 @@ import sklearn
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 from imae.integrations.sklearn import IMAEClassifier, LabelAuditor
-fast = IMAEClassifier(max_iter=20, random_state=0)
-auditor = LabelAuditor(LogisticRegression(), auditor=fast)
-for estimator in (IMAEClassifier(), LabelAuditor(auditor=fast), auditor):
+for estimator in (IMAEClassifier(), LabelAuditor(), LabelAuditor(LogisticRegression())):
     results = check_estimator(estimator, on_fail=None, on_skip=None)
     assert len(results) > 40
     print(sklearn.__version__, *[each["check_name"] for each in results
