@@ -143,6 +143,7 @@ rows = numpy.eye(3, dtype="float32")[labels]
 def trained(**settings):
     return train({"train": {"epochs": 2}, "out": "run", **settings}, data=(rows, labels))
 """
+DEMO_RUN = ROOT / "results" / "demo" / "runs" / "cce-seed123"
 # What each extra is for, used where only it is installed (and those named with it).
 EXTRAS = {
     "cli": "from imae.cli.app import main; assert main(['list', 'losses']) == 0",
@@ -158,10 +159,10 @@ EXTRAS = {
         "assert IMAEClassifier(random_state=0).fit(X, y).score(X, y) > 0.8\n"
         "import imae; assert len(imae.data.load('digits').train) > 1000"
     ),
-    "train": f"{ROWS}assert trained().result()['status'] == 'finished'",
+    "train": f"{ROWS}assert trained().result['status'] == 'finished'",
     "report": (
         "from imae.report import read_runs, write_report\n"
-        f"write_report(read_runs([{str(ROOT / 'results' / 'demo' / 'runs')!r}]), 'page.html')"
+        f"write_report(read_runs([{str(DEMO_RUN)!r}]), 'page.html')"
     ),
     "tune": "from imae.tune import tune; import optuna, sqlalchemy",
     "export,train": (
