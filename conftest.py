@@ -51,6 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path) in _NEEDING:
             item.add_marker(pytest.mark.slow)
+            # Lightning is not up to date with torch.
+            item.add_marker(pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import imae
+from imae.audit import Audit
+from imae.audit.label_tools import export
 from imae.noise import symmetric
 
 pytestmark = pytest.mark.slow
@@ -141,6 +144,47 @@ def test_libraries_that_take_any_loss(program, packages, tmp_path):
     assert done.stdout.split() == packages[0].split("=="), done.stderr
 
 
+LABEL_STUDIO = """
+import json
+from label_studio_sdk.label_interface import LabelInterface
+
+choices = '<Choices name="label" toName="item"><Choice value="cat"/><Choice value="dog"/></Choices>'
+project = LabelInterface('<View><Text name="item" value="$item"/>' + choices + '</View>')
+for task in json.load(open("tasks.json")):
+    (prediction,) = task.pop("predictions")
+    print(project.validate_task(task), project.validate_prediction(prediction))
+    prediction["result"][0]["value"]["choices"] = ["bird"]
+    assert not project.validate_prediction(prediction)
+"""
+
+
+def test_label_studio_takes_the_tasks_of_an_export(tmp_path):
+    audit = Audit(
+        row_ids=np.array(["a.jpg", "b.jpg", "c.jpg"]),
+        given=np.array([0, 1, 1]),
+        class_names=("cat", "dog"),
+        suspicion=np.array([0.1, 0.9, 0.8]),
+        wrong_probability=np.array([0.1, 0.9, 0.8]),
+        suggested=np.array([0, 0, 0]),
+        suggested_probability=np.array([0.9, 0.9, 0.5]),
+        is_flagged=np.array([False, True, True]),
+        fits_no_class=np.array([False, False, True]),
+        group=np.array([-1, -1, -1]),
+        noise_rate=0.5,
+        noise_rate_low=0.1,
+        noise_rate_high=0.9,
+        transition=np.eye(2),
+    )
+    export(audit, tmp_path / "tasks.json", format="label-studio")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tmp_path / "sdk")]
+    subprocess.run([*install, "label-studio-sdk==2.1.2"], check=True)
+    program = f"import sys\nsys.path.insert(0, 'sdk')\n{LABEL_STUDIO}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == 4 * ["True"], done.stderr
+
+
 @needs("imblearn")
 def test_the_auditor_is_a_step_of_imbalanced_learns_pipeline(iris):
     from imblearn.pipeline import make_pipeline
@@ -183,14 +227,33 @@ def test_the_notebooks_run(path, tmp_path):
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
 
 
-def test_the_example_of_a_language_model_learns(monkeypatch):
+def test_both_heads_of_the_language_model_learn_the_same(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    import language_model
+    import language_model as example
 
-    monkeypatch.setattr(language_model, "STEPS", 3)
-    for curve in language_model.LOSSES.values():
-        plain, _ = language_model.right_answers(curve, fused=False, seed=0)
-        fused, _ = language_model.right_answers(curve, fused=True, seed=0)
-        assert 0 <= plain <= 1
-        assert fused == pytest.approx(plain, abs=0.05)
-    sys.modules.pop("language_model")
+    monkeypatch.setitem(example.SETTINGS, "half known", (30, 50))
+    first = example.first_model("half known", seed=0)
+    texts = example.sums(100, seed=1, wrong=0.4)
+    assert example.right_answers(first, texts) == pytest.approx(0, abs=10)
+    for curve in example.LOSSES.values():
+        plain, fused = (
+            example.trained(first, texts, partial(head, curve=curve), steps=4, rate=1e-3, seed=0)
+            for head in (example.plain_head, example.fused_head)
+        )
+        models = (plain, fused, first)
+        for one, other, before in zip(*(each.parameters() for each in models), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+            assert not torch.equal(one, before), "it is a copy that is trained"
+
+
+def test_answers_of_the_language_model_are_wrong_as_often_as_asked(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import language_model as example
+
+    tokens, target = example.sums(500, seed=0, wrong=0.4)
+    digits = torch.cat([tokens, target[:, -1:]], 1)
+    a, b, answer = (10 * digits[:, i] + digits[:, i + 1] for i in (0, 3, 6))
+    assert (answer == a + b).double().mean() == pytest.approx(0.6, abs=0.05)
+    assert (digits[:, [2, 5]] >= 10).all()
+    assert (target[:, :5] == -100).all()
+    assert torch.equal(target[:, 5], tokens[:, 6])

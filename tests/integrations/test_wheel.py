@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,9 +18,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command, **options):
-    done = subprocess.run(
-        [str(each) for each in command], capture_output=True, text=True, check=False, **options
-    )
+    # What is installed is tried, not a checkout that PYTHONPATH names.
+    without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    options = {"env": without, "capture_output": True, "text": True, **options}
+    done = subprocess.run([str(each) for each in command], check=False, **options)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -85,12 +87,17 @@ def test_the_version_is_written_in_one_place(wheel):
 
 
 USE_LOSSES = """
-import sys, torch, imae
+import torch, imae
 logits = torch.tensor([[60.0, 0.0, 0.0]], requires_grad=True)
-imae.IMAELoss(T=8.0)(logits, torch.tensor([1])).backward()
-assert logits.grad.isfinite().all()
-assert imae.__file__.startswith(sys.prefix), imae.__file__
+for criterion in (imae.IMAELoss(T=8.0), imae.IMAELoss(T="auto", cap=0.75, normalize="chance")):
+    logits.grad = None
+    criterion(logits, torch.tensor([1])).backward()
+    assert logits.grad.isfinite().all() and logits.grad.any()
 assert imae.curves.GCE(q=0.5).weight(torch.tensor([0.5])) > 0
+"""
+NOTHING_ELSE = """
+import sys
+assert imae.__file__.startswith(sys.prefix), imae.__file__
 try:
     import imae.integrations.sklearn
 except imae.MissingExtraError as error:
@@ -101,7 +108,20 @@ else:
 
 
 def test_the_losses_need_torch_and_numpy_only(clean, tmp_path):
-    run(clean, "-c", USE_LOSSES, cwd=tmp_path)
+    run(clean, "-c", USE_LOSSES + NOTHING_ELSE, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("minor", [10, 11, 12, 13])
+def test_other_versions_of_python(minor, wheel, tmp_path):
+    python = shutil.which(f"python3.{minor}")
+    test = [python or "", "-c", "import torch, numpy, pip"]
+    if python is None or subprocess.run(test, capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"there is no python3.{minor} with torch in the path")
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "site"]
+    run(python, *install, wheel)
+    place = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
+    located = f"assert imae.__file__.startswith({str(tmp_path)!r}), imae.__file__"
+    run(python, "-W", "error", "-c", place + USE_LOSSES + located, cwd=tmp_path)
 
 
 def test_importing_adds_little_to_torch(clean, tmp_path):
@@ -123,6 +143,7 @@ rows = numpy.eye(3, dtype="float32")[labels]
 def trained(**settings):
     return train({"train": {"epochs": 2}, "out": "run", **settings}, data=(rows, labels))
 """
+DEMO_RUN = ROOT / "results" / "demo" / "runs" / "cce-seed123"
 # What each extra is for, used where only it is installed (and those named with it).
 EXTRAS = {
     "cli": "from imae.cli.app import main; assert main(['list', 'losses']) == 0",
@@ -138,10 +159,10 @@ EXTRAS = {
         "assert IMAEClassifier(random_state=0).fit(X, y).score(X, y) > 0.8\n"
         "import imae; assert len(imae.data.load('digits').train) > 1000"
     ),
-    "train": f"{ROWS}assert trained().result()['status'] == 'finished'",
+    "train": f"{ROWS}assert trained().result['status'] == 'finished'",
     "report": (
         "from imae.report import read_runs, write_report\n"
-        f"write_report(read_runs([{str(ROOT / 'results' / 'demo' / 'runs')!r}]), 'page.html')"
+        f"write_report(read_runs([{str(DEMO_RUN)!r}]), 'page.html')"
     ),
     "tune": "from imae.tune import tune; import optuna, sqlalchemy",
     "export,train": (

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import imae
 from imae.curves import IMAE
@@ -208,6 +209,38 @@ def test_transforms_take_it_in_evaluation_mode_and_leave_it_as_it_was(cap):
         each(logits, target).sum(0) / len(logits), torch.func.grad(total(loss))(logits).sum(0)
     )
     assert pickle.loads(pickle.dumps(copy.deepcopy(loss))).curve == loss.curve
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own forward mode
+@pytest.mark.parametrize("training", [True, False])
+def test_it_may_be_made_inside_a_transform(training):
+    logits, target = next(batches(1))
+    loss = IMAELoss(T="auto", cap=0.75).train(training)
+    loss(logits, target)
+    expected = IMAELoss(T=loss.auto.T.item(), cap=0.75)
+    assert (expected.curve.T > 0) == training
+
+    def made_inside(z):
+        return IMAELoss(T="auto", cap=0.75).train(training)(z, target)
+
+    for transform in (torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian):
+        torch.testing.assert_close(
+            transform(made_inside)(logits), transform(lambda z: expected(z, target))(logits)
+        )
+
+
+@pytest.mark.parametrize("size", [16, 4000], ids=["small batch", "large batch"])
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpointing_shows_it_every_batch_once(use_reentrant, size):
+    plain, repeated = IMAELoss(T="auto", cap=0.75), IMAELoss(T="auto", cap=0.75)
+    for logits, target in batches(3, size):
+        one, other = (logits.clone().requires_grad_() for _ in range(2))
+        plain(one, target).backward()
+        checkpoint(repeated, other, target, use_reentrant=use_reentrant).backward()
+        torch.testing.assert_close(other.grad, one.grad)
+    assert repeated.auto.num_steps.item() == 3
+    torch.testing.assert_close(repeated.state_dict(), plain.state_dict())
+    assert plain.auto.T > 0
 
 
 def test_a_refused_call_changes_nothing():

@@ -258,6 +258,26 @@ def test_class_weights_are_not_trained():
         assert not checked(Y, weight=weight).class_weight.requires_grad
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bool])
+def test_class_weights_of_another_dtype_are_refused_as_in_cross_entropy(dtype):
+    weight = torch.ones(3).to(dtype)
+    with pytest.raises(RuntimeError, match="expected scalar type Float"):
+        torch.nn.functional.cross_entropy(Z, Y, weight=weight)
+    with pytest.raises(RuntimeError, match=r"dtype of the logits, torch.float32, got torch\."):
+        checked(Y, weight=weight)
+    # With probabilities as targets both take them.
+    assert torch.nn.functional.cross_entropy(Z, SOFT, weight=weight) > 0
+    assert checked(SOFT, weight=weight).class_weight.dtype == torch.float32
+
+
+def test_class_weights_that_need_no_rounding_may_have_another_dtype():
+    half = torch.tensor([1.0, 2.0, 0.5], dtype=torch.float16)
+    assert checked(Y, weight=half).class_weight.tolist() == [1, 2, 0.5]
+    options = {"ignore_index": -100, "reduction": "mean"}
+    labels = check_labels(Z.double(), Y, weight=[1.0, 2.0, 0.5], **options)
+    assert labels.class_weight.dtype == torch.float64
+
+
 @pytest.mark.parametrize(
     ("given", "computed"),
     [

@@ -250,9 +250,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._validate_params()
         X, y = validate_data(self, X, y, **_TYPES)
         check_classification_targets(y)
-        weight = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
-        if not weight.any():
-            raise DataError("sample_weight: at least one row must count")
+        weight = _checked_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         return X, np.asarray(y), torch.from_numpy(weight.copy())
 
     def _build(self, X: Any, seed: int) -> Learner:
@@ -342,6 +340,13 @@ def _is_rising(epochs: list[EpochDynamics]) -> bool:
 def _tensor(rows: Any) -> Tensor:
     dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
     return torch.from_numpy(dense if dense.flags.writeable else dense.copy())
+
+
+def _checked_weight(sample_weight: ArrayLike | None, X: Any, **options: Any) -> NDArray[Any]:
+    weight = np.asarray(_check_sample_weight(sample_weight, X, **options))
+    if not weight.any():  # which older versions of scikit-learn let pass
+        raise DataError("sample_weight: all are zero, at least one row must count")
+    return weight
 
 
 def _has(name: str) -> Callable[[Any], bool]:
@@ -438,12 +443,10 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
             InvalidParameterError: If a parameter has a value that it cannot have.
             ValueError: If rows or labels cannot be used.
         """
+        whole = None if sample_weight is None else _checked_weight(sample_weight, X)
         rows, labels = self.fit_resample(X, y)
         if self.estimator is not None:
-            weight = {}
-            if sample_weight is not None:
-                whole = _check_sample_weight(sample_weight, X)
-                weight = {"sample_weight": whole[self.sample_indices_]}
+            weight = {} if whole is None else {"sample_weight": whole[self.sample_indices_]}
             self.estimator_ = clone(self.estimator).fit(rows, labels, **weight)
         return self
 

@@ -86,7 +86,7 @@ def check_labels(
         ValueError: If the reduction is unknown or the batch sizes differ.
         IndexError: If there are labels and no classes.
         RuntimeError: If a shape or dtype is not one that cross entropy takes, or the weights ask
-            for a gradient.
+            for a gradient or have a dtype that would be rounded.
         TypeError: If the logits or the target are not tensors.
     """
     for each in (logits, target):
@@ -111,6 +111,11 @@ def check_labels(
     ):
         _refuse(logits, target, weight, ignore_index, label_smoothing)
     precise = precise_dtype(logits)
+    if weight is not None and not is_probability and not _is_exact(weight.dtype, precise):
+        raise RuntimeError(
+            f"weight must have the dtype of the logits, {logits.dtype}, got {weight.dtype}: give "
+            "weight.to(logits.dtype)"
+        )
     dtype = precise if is_autocast(logits.device.type) else logits.dtype
     logits, target = (logits, target) if batched else (logits.unsqueeze(0), target.unsqueeze(0))
     if weight is not None:
@@ -235,6 +240,11 @@ def is_batched(gradient: Tensor) -> bool:
 def is_autocast(device_type: str) -> bool:
     """Whether autocast is on for this kind of device."""
     return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+
+
+def _is_exact(dtype: torch.dtype, precise: torch.dtype) -> bool:
+    # Whether class weights of this dtype are float numbers that need no rounding.
+    return dtype.is_floating_point and torch.promote_types(dtype, precise) == precise
 
 
 def _all_on_cpu(mask: Tensor) -> bool:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._C import _current_graph_task_id, _functorch
 from typing_extensions import Self
 
 from imae.losses.arguments import is_plain, is_transformed
@@ -49,9 +50,10 @@ class AutoT(nn.Module):
     highest value so far; g keeps a model that is no better than chance from counting. The maximum
     begins after 20 steps. The running means are those of all steps, then decay by 0.98 a step.
 
-    In evaluation mode nothing changes. The state is saved with the module. The transforms of
-    ``torch.func`` change no state and so refuse a module in training mode: switch it to evaluation
-    mode first.
+    In evaluation mode nothing changes, nor where ``torch.utils.checkpoint`` repeats a forward pass.
+    The state is saved with the module. The transforms of ``torch.func`` change no state and so
+    refuse a module in training mode that was made outside of them: switch it to evaluation mode
+    first.
 
     Args:
         cap: Largest probability that the model outputs; 1 if it has no cap.
@@ -99,9 +101,8 @@ class AutoT(nn.Module):
             total: Sum of a tensor over all processes that share the batch.
             limit: What puts the cap on rows of the logits, if they have none.
         """
-        if not self.training:
-            # A transform of torch would wrap a copy, and its inner levels cannot take that apart.
-            return self.T if is_transformed() else self.T.clone()
+        if not self._learns():
+            return self._present()
         chance = 1 / logits.shape[1]
         step = rows_of(logits, CAPPED_PIECE) if is_plain(logits) else None
         if step is None or len(logits) <= step:
@@ -115,7 +116,22 @@ class AutoT(nn.Module):
             self._follow(sums, chance)
         else:
             self._follow_tensors(sums, chance)
-        return self.T.clone()
+        return self._present()
+
+    def _learns(self) -> bool:
+        # While gradients are computed, checkpointing repeats a forward pass that was seen before.
+        is_repeated = not torch.compiler.is_compiling() and _current_graph_task_id() != -1
+        return self.training and not is_repeated
+
+    def _present(self) -> Tensor:
+        if not is_transformed():
+            return self.T.clone()
+        # A transform wraps a copy, and what is made inside of it. Inner levels cannot take that
+        # apart; T is a constant to them.
+        T = self.T
+        while _functorch.is_gradtrackingtensor(T):
+            T = _functorch.get_unwrapped(T)
+        return T
 
     def _sums(self, logits: Tensor, target: Tensor, counts: Tensor | None) -> Tensor:
         """What ``after`` takes, of some rows."""
@@ -145,7 +161,7 @@ class AutoT(nn.Module):
         means: list[float] = self.means.tolist()
         agreement, against, agreeing, number = sums
         is_usable = number > 0 and math.isfinite(agreement + against + agreeing)
-        if not (self.training and is_usable):
+        if not (is_usable and self._learns()):
             return Step(T, means, steps)
         steps += 1
         kept = min(1 - 1 / steps, _DECAY)
