@@ -69,7 +69,9 @@ def test_links_may_lead_out_if_the_root_allows(photo_folder, tmp_path):
 
 def test_an_empty_class_folder_is_named(photo_folder):
     (photo_folder / "owl").mkdir()
-    with pytest.raises(DataError, match="owl: class folder holds no image"):
+    with pytest.raises(
+        DataError, match=r"owl: class folder holds no image; each folder in .*pets must be a class"
+    ):
         load_image_folder(photo_folder)
 
 

@@ -266,8 +266,8 @@ def _images(path: Path, prefixes: Sequence[str]) -> tuple[list[str], list[object
             if not found:
                 raise DataError(
                     f"{path / prefix / label}: class folder holds no image; each folder in "
-                    f"{(path / prefix).resolve()} must be a class; name another folder as the "
-                    "data, or move this one elsewhere"
+                    f"{(path / prefix).resolve()} must be a class with images; is that the folder "
+                    "of the data?"
                 )
             names.extend(f"{prefix}{label}/{name}" for name in found)
             labels.extend([label] * len(found))
