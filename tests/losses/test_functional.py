@@ -461,6 +461,8 @@ def test_trailing_dimensions_are_rows(curve, trailing, generator):
 @pytest.mark.parametrize("name", ["plain", "class weights", "smoothed", "probabilities"])
 def test_the_dtype_is_kept(dtype, name, generator):
     logits, target, options = case(name, generator)
+    if "weight" in options:
+        options["weight"] = options["weight"].to(dtype)
     loss, gradient = loss_and_gradient(logits.to(dtype), target, IMAE(T=8.0), **options)
     assert loss.dtype == gradient.dtype == dtype
     exact, _ = loss_and_gradient(logits.to(dtype).double(), target, IMAE(T=8.0), **options)

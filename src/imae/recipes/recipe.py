@@ -15,6 +15,7 @@ from imae.records.measures import HELD_OUT, find_column
 from imae.report.hints import Summary, summarise
 from imae.report.read import RunRecord, flatten, is_machine_setting, read_run
 from imae.train import Config, build_config
+from imae.train.config import TWO_CLASS_CLIP
 
 Settings: TypeAlias = Mapping[str, Any]
 _PAPER = "Wang et al., IMAE for Noise-Robust Learning, 2023"
@@ -93,12 +94,12 @@ def merged(*layers: Settings) -> dict[str, Any]:
 _FILLED_IN = (
     "train.batch_size",
     "train.epochs",
-    "train.clip",
     "schedule.warm_up",
     "model.name",
     "data.trusted",
     "method.arguments.num_classes",
 )
+_CLIPPED = ("train.clip", str(TWO_CLASS_CLIP))
 _OPEN = (None, "null")
 
 
@@ -136,7 +137,8 @@ def other_setting(config: Config, stored: Mapping[str, Any]) -> str | None:
     # Read as a configuration, so that a setting younger than the run has its default.
     found, wanted = _leaves(build_config(stored)), _leaves(config)
     for key in dict.fromkeys((*wanted, *found)):
-        is_filled_in = key in _FILLED_IN and wanted.get(key) in _OPEN
+        is_filled_in = key in _FILLED_IN or (key, found.get(key)) == _CLIPPED
+        is_filled_in = is_filled_in and wanted.get(key) in _OPEN
         if wanted.get(key) != found.get(key) and not is_filled_in and not is_machine_setting(key):
             return f"{key}={found.get(key)}, not {wanted.get(key)}"
     return None

@@ -14,6 +14,7 @@ from imae.errors import ArgumentError
 
 # Catalogs are imported where a name is checked: they bring torch, which a reader need not have.
 
+TWO_CLASS_CLIP = 1.0  # what `train.clip` is with two classes, unless it is set
 FROM_PYTHON = "python:"  # begins the name of a network that was given as a module
 
 Positive = Annotated[int, Field(ge=1)]

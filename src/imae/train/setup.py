@@ -19,7 +19,7 @@ from imae.methods.matrix import is_matrix_file, read_matrix
 from imae.methods.method import Facts, Method, TrustedRows
 from imae.models import build, input_options, load_weights
 from imae.models.network import Network, as_network, model_for
-from imae.train.config import Config, OptimizerConfig
+from imae.train.config import TWO_CLASS_CLIP, Config, OptimizerConfig
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics, Watch, remedies
 from imae.train.learner import Learner, predict_features, predict_logits
@@ -437,7 +437,6 @@ def resolved(config: Config, prepared: Prepared) -> Config:
 
 # With two classes a few large steps can take all rows to one side, where a robust loss has almost
 # no gradient: of 12 runs on clean moons and circles 3 ended so, and none with these.
-_TWO_CLASS_CLIP = 1.0
 _TWO_CLASS_WARM_UP = 40
 _WARM_UP_PART = 8  # of a short run: one step in this many
 
@@ -451,7 +450,7 @@ def careful_start(config: Config, prepared: Prepared) -> Config:
     clip, warm_up = train.clip, schedule.warm_up
     has_two_classes = prepared.train.num_classes == 2
     if has_two_classes and clip is None:
-        clip = _TWO_CLASS_CLIP
+        clip = TWO_CLASS_CLIP
     if warm_up is None:
         assert train.batch_size is not None
         epoch = -(-len(prepared.train) // train.batch_size)
