@@ -51,6 +51,7 @@ def public_names(module_name: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow  # the site is built
 def test_every_public_name_has_its_place_in_the_site(site):
     anchors = set()
     for page in site.rglob("*.html"):
@@ -67,6 +68,7 @@ def test_every_public_name_has_its_place_in_the_site(site):
     assert sorted(missing) == []
 
 
+@pytest.mark.slow  # the site is built
 def test_the_site_asks_no_other_host_for_anything(site):
     page = (site / "index.html").read_text()
     loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', page)

@@ -124,7 +124,13 @@ def own_data(here, monkeypatch):
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=pytest.mark.slow if page.stem == "compare" else ())
+        for page in TUTORIALS
+    ],
+)
 def test_every_step_of_a_tutorial_runs(page):
     assert run_page(page, shows_output=True) > 5
 

@@ -404,7 +404,7 @@ def test_a_served_photo_is_enlarged_from_its_file(make_audit, open_page, tmp_pat
     assert opened.did()[3] == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_a_round_on_a_phone(review, open_page, tmp_path, scheme):
     audit, path = review
     opened = open_page(

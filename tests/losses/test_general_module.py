@@ -121,7 +121,13 @@ COMPILED = {
 @pytest.mark.parametrize(
     "dynamic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["static", "dynamic"]
 )
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("normalized", "pushed") else pytest.mark.slow)
+        for name in COMPILED
+    ],
+)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
 def test_compiles_whole(name, dynamic):
     module = COMPILED[name]

@@ -490,7 +490,7 @@ def test_the_page_says_the_same_without_its_script(compared, tmp_path, open_page
 
 
 @needs_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_phone_scrolls_boxes_and_not_the_page(compared, make_run, tmp_path, open_page, scheme):
     long_name = read_run(make_run("x" * 120, data="y" * 200, method="z" * 90, noise="n" * 90))
     path = write_report([*compared, long_name], tmp_path / "report.html")
