@@ -200,7 +200,9 @@ def test_decisions_survive_closing_the_page(review, open_page):
     _, path = review
     first = open_page(path.as_uri())
     first.press("a", "x")
+    assert first.status == "2 of 11 decided"
     context = first.page.context
+    first.page.goto("about:blank")  # as a person leaves it: closing ends its process at once
     first.page.close()
     again = open_page(path.as_uri(), context=context)
     assert (again.status, again.current) == ("2 of 11 decided", 2)
@@ -208,11 +210,23 @@ def test_decisions_survive_closing_the_page(review, open_page):
     assert again.status == "1 of 11 decided"
 
 
+def test_decisions_that_cannot_be_kept_are_not_lost_on_the_page(review, open_page):
+    opened = open_page(review[1].as_uri())
+    opened.page.evaluate("Storage.prototype.setItem = () => { throw new Error('full') }")
+    opened.press("x")
+    opened.page.evaluate("dispatchEvent(new Event('focus'))")
+    assert opened.status == "1 of 11 decided"
+    assert "cannot keep decisions" in opened.page.locator("#alert").inner_text()
+
+
 def test_pages_of_one_run_share_their_decisions(review, open_page, tmp_path, make_audit):
     _, path = review
     one = open_page(path.as_uri())
     two = open_page(path.as_uri(), context=one.page.context)
+    one.page.bring_to_front()
     one.press("x")
+    assert one.status == "1 of 11 decided"
+    two.page.bring_to_front()
     two.page.locator("#status", has_text=re.compile(r"^1 of")).wait_for()
     (other,) = write_review(make_audit(prefix="other"), tmp_path / "other.html")
     assert open_page(other.as_uri(), context=one.page.context).status == "0 of 11 decided"

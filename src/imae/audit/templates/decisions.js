@@ -10,6 +10,7 @@ const decisions = (() => {
   let actions = [];         // each a list of decisions that one undo takes back
   let current = new Map();  // row id -> its last decision
   let sending = false;
+  let kept = true;          // whether the storage has the actions
 
   const isDecision = one => one !== null && typeof one === "object" && typeof one.row_id === "string";
 
@@ -36,8 +37,10 @@ const decisions = (() => {
     } else {
       try {
         localStorage.setItem(key, JSON.stringify(actions));
+        kept = true;
         tell("");
       } catch {
+        kept = false;
         tell("This browser cannot keep decisions: download them before you close the page.");
       }
     }
@@ -76,12 +79,14 @@ const decisions = (() => {
 
   actions = read();
   replay();
-  addEventListener("storage", event => { // another page of this run
-    if (event.key !== key || data.served) return;
+  function readAgain() { // another page of this run may have decided
+    if (data.served || !kept) return;
     actions = read();
     replay();
     for (const listener of listeners) listener();
-  });
+  }
+  addEventListener("storage", event => { if (event.key === key) readAgain(); });
+  addEventListener("focus", readAgain); // an event that was missed would cost decisions
 
   return {
     of: rowId => current.get(rowId),
