@@ -212,7 +212,7 @@ def test_decisions_survive_closing_the_page(review, open_page):
 
 def test_decisions_that_cannot_be_kept_are_not_lost_on_the_page(review, open_page):
     opened = open_page(review[1].as_uri())
-    opened.page.evaluate("Storage.prototype.setItem = () => { throw new Error('full') }")
+    opened.page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error('full') } }")
     opened.press("x")
     opened.page.evaluate("dispatchEvent(new Event('focus'))")
     assert opened.status == "1 of 11 decided"
