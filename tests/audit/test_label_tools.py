@@ -14,7 +14,7 @@ from imae.errors import DataError
 
 def annotated(audit, tmp_path, choose):
     """The tasks of an export with one annotation each, as Label Studio exports them as JSON."""
-    export(audit, tmp_path / "tasks.json", format="label-studio")
+    export(audit, str(tmp_path / "tasks.json"), format="label-studio")
     tasks = json.loads((tmp_path / "tasks.json").read_text())
     for number, task in enumerate(tasks):
         choices = choose(task)

@@ -43,7 +43,7 @@ class Opinion:
     time: str = ""
 
 
-def export(audit: Audit, out: Path, *, format: str) -> None:
+def export(audit: Audit, out: str | Path, *, format: str) -> None:
     """Writes the audit for another tool.
 
     Args:
@@ -57,6 +57,7 @@ def export(audit: Audit, out: Path, *, format: str) -> None:
     """
     check_choice("format", format, FORMATS)
     endings = (".npy", ".csv") if format == "mask" else (".json",)
+    out = Path(out)
     if out.suffix.lower() not in endings:
         raise ArgumentError(f"--out must end in {' or '.join(endings)} for {format}, got {out}")
     if format == "mask":
