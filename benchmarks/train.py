@@ -147,7 +147,7 @@ def compare(state: State, folder: Path, steps: int) -> None:
             busy[kind].append(time.process_time() - start_busy)
     written = written_per_epoch(state, folder) / state.steps_per_epoch
     print(f"\nResNet-20, batches of {BATCH_SIZE}, median of {len(wall['bare'])} steps")
-    print(f"writing takes {1e3 * written:.2f} ms a step, counted into ours")
+    print(f"ends of epochs take {1e3 * written:.2f} ms a step, counted into ours")
     # Processor time is what to read on a machine that is doing other things too. Ratios are taken
     # turn by turn: neighbours in time met the same disturbance.
     for name, seconds in (("wall time", wall), ("processor time", busy)):
@@ -295,7 +295,7 @@ class TensorImages(Dataset[tuple[Tensor, Tensor]]):
 
 
 def written_per_epoch(state: State, folder: Path) -> float:
-    """Seconds to write dynamics, a checkpoint, a row of the history and the progress."""
+    """Seconds to predict held-out rows and write dynamics, a checkpoint, history and progress."""
     journal = Journal(RunFolder(folder), Display())
     journal.begin(state, is_resumed=False)
     start = time.perf_counter()
