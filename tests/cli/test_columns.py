@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from imae.audit import Audit
-from imae.cli.app import main
+from imae.cli.app import _SUFFIXES, main
+from imae.data.table import TABLE_SUFFIXES
 from imae.records import RunFolder
 
 QUICK = ["--model", "mlp", "--steps", "2", "--set", "machine.threads=1"]
@@ -120,3 +121,7 @@ def test_a_file_that_exists_is_kept(command, table, tmp_path, capsys):
     assert main([*arguments, "--out", str(out)]) == 2
     assert f"{out}: exists already; choose another" in capsys.readouterr().err
     assert out.read_text() == "mine"
+
+
+def test_the_early_check_of_a_path_knows_the_endings_of_tables():
+    assert set(TABLE_SUFFIXES) < set(_SUFFIXES)

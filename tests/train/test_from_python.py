@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import make_circles, make_moons
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -38,6 +39,18 @@ def test_two_classes_do_not_end_as_one(tmp_path):
     run = train(asked, data=(features.astype(np.float32), labels), loss="imae_capped")
     accuracy = (predict(run, features.astype(np.float32)).labels == labels).mean()
     assert accuracy > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("make", [make_moons, make_circles], ids=["moons", "circles"])
+def test_easy_tables_of_two_classes_are_learned(make, seed, tmp_path):
+    options = {"noise": 0.15} if make is make_moons else {"noise": 0.08, "factor": 0.5}
+    features, labels = make(500, random_state=seed, **options)
+    features = features.astype(np.float32)
+    run = train({"seed": seed, "out": str(tmp_path / "run")}, data=(features, labels))
+    assert run.config.train.clip == 1
+    assert (predict(run, features).labels == labels).mean() > 0.95
 
 
 def test_arrays_are_trained_on_and_predicted(tmp_path):

@@ -561,7 +561,7 @@ def _days(text: str, style: str) -> float | None:
             moment = datetime.strptime(day, style)
             if time:
                 clock = _clock(time.strip())
-                moment = moment.replace(hour=clock.hour, minute=clock.minute, second=clock.second)
+                moment = datetime.combine(moment, clock.time())
     except ValueError:
         return None
     if moment.tzinfo is None:

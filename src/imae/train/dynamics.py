@@ -154,7 +154,7 @@ def closing_hints(
     elif len(seen) == 1 and len(class_names) > 1:
         hints.append(
             f"every row is predicted as {class_names[int(seen[0])]!r}: nothing was learned; try "
-            "another optimizer.lr, more epochs or another method"
+            "a smaller --lr, more --epochs or another method, such as --loss cce"
         )
     key = next(
         (key for key in (HELD_OUT.key, "train_accuracy") if history[-1].get(key) is not None), None

@@ -127,9 +127,7 @@ def try_again(study: "optuna.Study", trial: "FrozenTrial") -> None:
 def _left_behind(study: "optuna.Study") -> "list[FrozenTrial]":
     """Trials of processes that died or were stopped, unless they were tried again already."""
     every = study.get_trials(deepcopy=False)
-    stopped = [
-        each for each in every if each.state.name == "FAIL" and PROBLEM not in each.user_attrs
-    ]
+    stopped = [each for each in every if _was_stopped(each)]
     running = [each for each in every if each.state.name == "RUNNING"]
     last = {each.user_attrs.get(FIRST, each.number): each.number for each in every}
     return [
@@ -149,7 +147,12 @@ def trials(study: "optuna.Study", *states: str) -> "list[FrozenTrial]":
 def ended(study: "optuna.Study") -> "list[FrozenTrial]":
     """Trials that ended for good: finished, pruned, or failed by themselves."""
     every = trials(study, "COMPLETE", "PRUNED", "FAIL")
-    return [each for each in every if each.state.name != "FAIL" or PROBLEM in each.user_attrs]
+    return [each for each in every if not _was_stopped(each)]
+
+
+def _was_stopped(trial: "FrozenTrial") -> bool:
+    """Whether its process died or was stopped, so that it says nothing."""
+    return trial.state.name == "FAIL" and PROBLEM not in trial.user_attrs
 
 
 def distinct(study: "optuna.Study") -> "list[FrozenTrial]":
@@ -174,11 +177,7 @@ def _sampler(seed: int) -> Any:
 
         def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> Any:
             others = trials(study, "COMPLETE", "PRUNED", "FAIL", "RUNNING")
-            before = sum(
-                each.number < trial.number
-                and (each.state.name != "FAIL" or PROBLEM in each.user_attrs)
-                for each in others
-            )
+            before = sum(each.number < trial.number and not _was_stopped(each) for each in others)
             sampler = TPESampler(
                 n_startup_trials=_STARTUP_TRIALS,
                 multivariate=False,
