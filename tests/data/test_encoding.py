@@ -182,8 +182,8 @@ def test_a_few_cells_that_are_no_dates_are_noted(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(dated(["2024-01-02", "soon", "2024-01-04", "2024-01-05"]))
     assert load(path).notes[0] == (
-        "column 'when': 1 of 4 cells, such as 'soon', are not dates as the others are, so all "
-        "count as words; correct or empty them"
+        "column 'when': 1 of 4 cells, such as 'soon', are not dates written as the others are "
+        "(2024-05-17), so all count as words; correct or empty them"
     )
 
 

@@ -1,10 +1,12 @@
-"""Columns of a file, and which of them means what."""
+"""Columns of a file: what each is used for, and how numbers and dates are written in cells."""
 
+import contextlib
 import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, time, timezone
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,53 @@ def number_format(texts: Sequence[str], decimal: str = ".") -> tuple[str | None,
     one, two = fitting
     is_clear = all(written_number(each, one) == written_number(each, two) for each in texts)
     return (one if decimal == "." else two), is_clear
+
+
+MONTH_FIRST, DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
+DATE_FORMATS = {
+    "iso": "2024-05-17",
+    "%Y/%m/%d": "2024/05/17",
+    "%d.%m.%Y": "17.05.2024",
+    MONTH_FIRST: "month/day/year",
+    DAY_FIRST: "day/month/year",
+    "%Y%m%dT%H%M%S": "20240517T120000",
+}
+"""How dates are written, and for messages what that looks like; the first that fits counts."""
+_TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+
+
+def written_date(text: str, style: str) -> float | None:
+    """The days since 1970 of a text that is a date in this one of ``DATE_FORMATS``, else None.
+
+    Examples:
+        >>> written_date("1970-01-03", "iso"), written_date("02/01/1970 6:00 PM", DAY_FIRST)
+        (2.0, 1.75)
+    """
+    try:
+        if style == "iso":
+            moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        else:
+            day, _, clock = text.partition(" ")
+            moment = datetime.strptime(day, style)
+            if clock:
+                moment = datetime.combine(moment, _clock(clock.strip()))
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return moment.timestamp() / 86_400
+
+
+def _clock(text: str) -> time:
+    """A time of day.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    for style in _TIMES:
+        with contextlib.suppress(ValueError):
+            return datetime.strptime(text, style).time()
+    raise ValueError(text)
 
 
 def first_unfit(numbers: NDArray[Any]) -> int | None:

@@ -1,11 +1,9 @@
 """Real tables: columns of numbers, dates and categories with empty cells, encoded as numbers."""
 
-import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -14,11 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from imae.data.columns import (
+    DATE_FORMATS,
+    DAY_FIRST,
+    MONTH_FIRST,
     NUMBER_FORMATS,
     CellError,
     as_number,
     listing,
     number_format,
+    written_date,
     written_number,
 )
 from imae.data.split import Inputs, hash_rows
@@ -32,17 +34,6 @@ MISSING = frozenset(
 KINDS = ("number", "date", "category")
 MOST_CATEGORIES = 50
 """A column of more categories becomes one number, the rank of its category."""
-_MONTH_FIRST, _DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
-DATE_FORMATS = {
-    "iso": "2024-05-17",
-    "%Y/%m/%d": "2024/05/17",
-    "%d.%m.%Y": "17.05.2024",
-    _MONTH_FIRST: "month/day/year",
-    _DAY_FIRST: "day/month/year",
-    "%Y%m%dT%H%M%S": "20240517T120000",
-}
-"""How dates are written, and for messages what that looks like; the first that fits counts."""
-_TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 _TRIED_CELLS = 100
 _BOOLEANS = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), True),
@@ -279,16 +270,11 @@ def encode_table(
 
 
 def describe_encodings(encodings: Sequence[ColumnEncoding]) -> list[dict[str, Any]]:
-    """The encodings in values that JSON knows; `read_encodings` reads them."""
+    """The encodings as values that JSON can hold; `read_encodings` reads them."""
     return [
         {
-            "name": each.name,
-            "kind": each.kind,
-            "fill": each.fill,
-            "has_indicator": each.has_indicator,
+            **{key: value for key, value in asdict(each).items() if value is not None},
             "categories": list(each.categories),
-            **({} if each.date_format is None else {"date_format": each.date_format}),
-            **({} if each.number_format is None else {"number_format": each.number_format}),
         }
         for each in encodings
     ]
@@ -379,7 +365,9 @@ def as_column(
     dates = as_dates(name, cells)
     if dates is not None:
         return dates
-    note = _note_strange_numbers(name, cells) or _note_strange_dates(name, cells)
+    note = _note_strange(name, cells, NUMBER_FORMATS, written_number, "numbers") or _note_strange(
+        name, cells, DATE_FORMATS, written_date, "dates"
+    )
     return as_category(name, cells, note)
 
 
@@ -448,7 +436,9 @@ def read_as(encoding: ColumnEncoding, cells: Sequence[object], *, where: str) ->
         dates = as_dates(name, cells, style)
         if dates is not None:
             return dates
-        strange = [word for word in column.words if style is None or _days(word, style) is None]
+        strange = [
+            word for word in column.words if style is None or written_date(word, style) is None
+        ]
         written = "" if style is None else f"; dates were written as {DATE_FORMATS[style]}"
         raise DataError(f"{here} not one here, for example {strange[0]!r}{written}")
     if len(encoding.unknown_words(column)) == len(column.words):
@@ -490,16 +480,16 @@ def as_dates(name: str, cells: Sequence[object], trained: str | None = None) -> 
     """
     texts = _texts(cells)
     fitting = [each for each in DATE_FORMATS if _fits(texts, each)]
-    is_clear = not {_MONTH_FIRST, _DAY_FIRST} <= set(fitting)
+    is_clear = not {MONTH_FIRST, DAY_FIRST} <= set(fitting)
     if trained in fitting:
         fitting = [trained]
-    elif trained in (_MONTH_FIRST, _DAY_FIRST):
-        fitting = [each for each in fitting if each not in (_MONTH_FIRST, _DAY_FIRST)]
+    elif trained in (MONTH_FIRST, DAY_FIRST):
+        fitting = [each for each in fitting if each not in (MONTH_FIRST, DAY_FIRST)]
     elif trained is not None and not is_clear:
         return None
     if not fitting:
         return None
-    days = [np.nan if text is None else _days(text, fitting[0]) for text in texts]
+    days = [np.nan if text is None else written_date(text, fitting[0]) for text in texts]
     note = None
     if not is_clear and trained is None:
         example = next(text for text in texts if text is not None)
@@ -517,65 +507,35 @@ def _texts(cells: Sequence[object]) -> list[str | None]:
 def _fits(texts: Sequence[str | None], style: str) -> bool:
     """Whether all cells that are not empty are dates of this format, and there is one."""
     present = [text for text in texts if text is not None]
-    return bool(present) and all(_days(text, style) is not None for text in present)
+    return bool(present) and all(written_date(text, style) is not None for text in present)
 
 
-def _note_strange_numbers(name: str, cells: Sequence[object]) -> str | None:
-    """What to say of a column of numbers with units that a few cells make one of words."""
-    words = [text for text in _texts(cells) if text is not None]
-    few = words[:: len(words) // _TRIED_CELLS + 1]
-    for style in NUMBER_FORMATS:
-        if 2 * sum(written_number(word, style) is not None for word in few) > len(few):
-            strange = [word for word in words if written_number(word, style) is None]
-            if strange and 2 * len(strange) < len(words):
-                return (
-                    f"column {name!r}: {len(strange)} of {len(words)} cells, such as "
-                    f"{strange[0]!r}, are not numbers written as the others are ({style}), so all "
-                    "count as words; correct or empty them"
-                )
-    return None
+def _note_strange(
+    name: str,
+    cells: Sequence[object],
+    styles: Iterable[str],
+    value: Callable[[str, str], float | None],
+    kind: str,
+) -> str | None:
+    """What to say of a column of numbers or dates that a few cells make one of words, if it is.
 
-
-def _note_strange_dates(name: str, cells: Sequence[object]) -> str | None:
-    """What to say of a column of dates that a few cells make one of words; None of another one."""
-    words = [text for text in _texts(cells) if text is not None]
-    few = words[:: len(words) // _TRIED_CELLS + 1]  # all of a long column of words take long
-    for style in DATE_FORMATS:
-        if 2 * sum(_days(word, style) is not None for word in few) > len(few):
-            strange = [word for word in words if _days(word, style) is None]
-            if 2 * len(strange) < len(words):
-                return (
-                    f"column {name!r}: {len(strange)} of {len(words)} cells, such as "
-                    f"{strange[0]!r}, are not dates as the others are, so all count as words; "
-                    f"correct or empty them"
-                )
-    return None
-
-
-def _days(text: str, style: str) -> float | None:
-    try:
-        if style == "iso":
-            moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        else:
-            day, _, time = text.partition(" ")
-            moment = datetime.strptime(day, style)
-            if time:
-                clock = _clock(time.strip())
-                moment = datetime.combine(moment, clock.time())
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    return moment.timestamp() / 86_400
-
-
-def _clock(text: str) -> datetime:
-    """A time of day.
-
-    Raises:
-        ValueError: If it is none.
+    Args:
+        name: Name of the column.
+        cells: Its cells.
+        styles: How such cells can be written.
+        value: What a text in one of the styles means; None if it is not written so.
+        kind: ``"numbers"`` or ``"dates"``.
     """
-    for style in _TIMES:
-        with contextlib.suppress(ValueError):
-            return datetime.strptime(text, style)
-    raise ValueError(text)
+    words = [text for text in _texts(cells) if text is not None]
+    few = words[:: len(words) // _TRIED_CELLS + 1]  # to try all of a long column takes long
+    for style in styles:
+        if 2 * sum(value(word, style) is not None for word in few) > len(few):
+            strange = [word for word in words if value(word, style) is None]
+            if strange and 2 * len(strange) < len(words):
+                written = DATE_FORMATS.get(style, style)
+                return (
+                    f"column {name!r}: {len(strange)} of {len(words)} cells, such as "
+                    f"{strange[0]!r}, are not {kind} written as the others are ({written}), so "
+                    "all count as words; correct or empty them"
+                )
+    return None
