@@ -48,6 +48,7 @@ def test_the_line_says_how_many_rows_are_held_out(table, tmp_path, capsys):
     assert held_out > 0
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_compare_takes_columns_and_the_learning_rate(table, tmp_path):
     out = tmp_path / "out"
     arguments = ["--losses", "cce,gce", "--seeds", "1", "--lr", "0.25", "--out", str(out)]
@@ -57,6 +58,7 @@ def test_compare_takes_columns_and_the_learning_rate(table, tmp_path):
     assert config["data"]["options"]["label_column"] == "animal"
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_compare_without_truth_or_test_rows_names_a_method(table, tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["--losses", "cce,gce", "--seeds", "1", "--out", str(out)]

@@ -54,6 +54,7 @@ def test_the_page_has_a_name_by_default(invoke, run, tmp_path, monkeypatch):
     assert (tmp_path / "report.html").is_file()
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_writes_the_table_and_the_figures_where_asked(invoke, run, tmp_path):
     table, figures = tmp_path / "table.csv", tmp_path / "figures"
     result = invoke(run, "--out", tmp_path / "a.html", "--table", table, "--figures", figures)

@@ -58,12 +58,12 @@ def test_weight_at_the_ends_is_its_limit(curve, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)])
-def test_shape_and_dtype_are_kept(curve, shape, dtype):
-    m = torch.zeros(shape, dtype=dtype)
-    for result in (curve.value(m), curve.slope(m), curve.weight(torch.sigmoid(m))):
-        assert result.shape == shape
-        assert result.dtype == dtype
+def test_shape_and_dtype_are_kept(curve, dtype):
+    for shape in ((), (0,), (3,), (2, 0, 3), (2, 3)):
+        m = torch.zeros(shape, dtype=dtype)
+        for result in (curve.value(m), curve.slope(m), curve.weight(torch.sigmoid(m))):
+            assert result.shape == shape
+            assert result.dtype == dtype
 
 
 def test_the_margin_is_not_written_to(curve):

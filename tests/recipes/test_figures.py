@@ -11,6 +11,7 @@ def test_no_two_cells_share_a_line(name):
     assert len(set(lines)) == len(lines)
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_a_grid_that_grows_keeps_the_names_of_its_figures(recipe, write_run, tmp_path):
     names = []
     for cell in recipe.cells("short"):

@@ -18,6 +18,7 @@ TABLES = ("table.md", "table.csv")
 EACH = pytest.mark.parametrize("name", [name for name in RECIPES.names() if name != "mars"])
 
 
+@pytest.mark.usefixtures("quick_figures")
 @EACH
 def test_every_recipe_runs_at_the_tiny_budget(name, tmp_path):
     cells = RECIPES.build(name).cells("tiny")
@@ -197,8 +198,10 @@ def test_what_draws_the_figures_is_asked_for_before_the_first_run(tmp_path, monk
 RECORDED = sorted(path.parent for path in (ROOT / "results").glob("*/reproduce.json"))
 
 
+@pytest.mark.usefixtures("quick_figures")
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
-def test_the_tables_in_the_repository_are_those_of_its_records(folder, tmp_path):
+def test_the_tables_in_the_repository_are_those_of_its_records(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("IMAE_DATA", str(tmp_path / "none"))  # pictures are not compared
     copy = tmp_path / folder.name
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md", "*.csv", "figures"))
     rebuild(copy)
