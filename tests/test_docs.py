@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from imae.cli.app import COMMANDS, load_command
+from imae.data.sources import SOURCES
+from imae.methods import METHODS
+from imae.models import MODELS
+from imae.noise import KINDS
 from imae.recipes import RECIPES
 from imae.records.measures import COLUMNS
 
@@ -125,6 +129,21 @@ def test_every_column_of_a_report_is_explained():
     assert [each.heading for each in COLUMNS if each.measure.is_summary] == re.findall(
         r"^\| ((?:Best|Final|Held|Wrong|Right|Hybrid)[^|]*?) \|", page, re.MULTILINE
     )
+
+
+@pytest.mark.parametrize(
+    ("page", "catalog"),
+    [
+        ("models", MODELS),
+        ("datasets", SOURCES),
+        ("methods", METHODS),
+        ("noise", KINDS),
+        ("reproduce", RECIPES),
+    ],
+)
+def test_everything_with_a_name_is_on_its_page(page, catalog):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    assert [name for name in catalog.names() if f"`{name}`" not in text] == []
 
 
 def test_every_python_example_of_the_pages_is_run():

@@ -6,25 +6,22 @@ import pytest
 from imae.data.sources.catalog import SETS, SOURCES, named_set
 from imae.errors import ArgumentError, DataError
 
-NAMES = (
-    "digits",
-    "mnist",
-    "fashion_mnist",
-    "cifar10",
-    "cifar100",
-    "cifar10n",
-    "cifar100n",
-    "clothing1m",
-    "mars",
-)
+
+def test_the_sets_that_were_promised_are_there() -> None:
+    assert set(SOURCES.names()) >= {
+        "digits",
+        "mnist",
+        "fashion_mnist",
+        "cifar10",
+        "cifar100",
+        "cifar10n",
+        "cifar100n",
+        "clothing1m",
+        "mars",
+    }
 
 
-def test_names() -> None:
-    assert SOURCES.names() == NAMES
-    assert tuple(item.name for item in SETS) == NAMES
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOURCES.names())
 def test_defaults_are_those_of_the_builder(name: str) -> None:
     entry = SOURCES.find(name)
     parameters = inspect.signature(entry.build.find()).parameters
