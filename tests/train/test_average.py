@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from imae.train.setup import averaged
+from imae.train.state import averaged
 
 
 def test_it_follows_the_weights_and_takes_over_buffers():

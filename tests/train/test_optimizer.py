@@ -4,7 +4,7 @@ from torch import nn
 
 from imae.train.config import OptimizerConfig
 from imae.train.loop import set_learning_rate
-from imae.train.setup import CaffeAdam, build_optimizer
+from imae.train.state import CaffeAdam, build_optimizer
 
 
 @pytest.mark.parametrize(

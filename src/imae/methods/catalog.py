@@ -11,14 +11,14 @@ from torch import Tensor
 
 from imae._registry import Catalog, Entry, defaults_of, exports
 from imae.curves.catalog import CURVES
-from imae.curves.reweighted import IMAE
+from imae.curves.reweighted import IMAE, AuthorsIMAE
 from imae.losses.auto import AutoT
 from imae.losses.general import bootstrap_loss, label_smoothing_loss
 from imae.losses.margin import CappedLogits
 from imae.losses.normalized import asymmetric_mse, eps_softmax_loss, nce_mae_loss, nce_rce_loss
 from imae.methods.correction import BackwardCorrection, ForwardCorrection, SAdaptation
 from imae.methods.masking import Masking
-from imae.methods.method import ActiveNegative, AuthorsIMAE, CurveMethod, LossMethod, Method
+from imae.methods.method import ActiveNegative, CurveMethod, LossMethod, Method
 from imae.methods.selection import CoTeaching, Trimmed, TruncatedGCEMethod
 from imae.methods.targets import D2L, ELR, JointOptim
 from imae.methods.weighting import OGC, ActiveBias, LearningToReweight

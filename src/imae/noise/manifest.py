@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from imae.errors import ArgumentError, DataError
 from imae.noise.by_class import ArrayOrTensor, NoisyLabels, as_labels
-from imae.records.files import whole_file
+from imae.records.files import write_file
 
 _COLUMNS = ["row_id", "given", "clean"]
 _LONGEST_ID = 100_000  # the csv module reads fields of up to 131,072 characters
@@ -123,8 +123,7 @@ def write_manifest(
     writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(_COLUMNS)
     writer.writerows(zip(ids, noisy.labels.tolist(), before.tolist(), strict=True))
-    with whole_file(path) as file:
-        file.write(text.getvalue().encode("utf-8"))
+    write_file(path, text.getvalue())
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:

@@ -13,7 +13,7 @@ from imae.methods.catalog import METHODS
 from imae.recipes.recipe import Cell, Settings, cell_config, run_folder
 from imae.recipes.runner import Job, attempt, run_at_once, run_on_ray
 from imae.records import RunFolder
-from imae.records.files import whole_file
+from imae.records.files import write_file
 from imae.records.measures import TEST
 from imae.report.formats import duration
 from imae.train import Config, Run, Stopped, build_config, with_settings
@@ -34,8 +34,7 @@ def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
         ArgumentError: If the file says something else or is damaged, or the folder is none.
     """
     check_claim(path, content, holds=holds)
-    with whole_file(path) as file:
-        file.write(_text(content))
+    write_file(path, _text(content))
 
 
 def check_claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:

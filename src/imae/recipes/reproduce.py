@@ -24,7 +24,7 @@ from imae.recipes.output import as_csv, as_markdown, save_figures
 from imae.recipes.protocols import BUDGETS, SEEDS
 from imae.recipes.recipe import RECIPES, Cell, Outcome, Recipe, Settings, outcomes
 from imae.recipes.runner import Job
-from imae.records.files import read_file, whole_file
+from imae.records.files import read_file, write_file
 from imae.report.read import flatten, is_machine_setting
 from imae.train.rows import load_rows
 
@@ -178,8 +178,7 @@ def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproductio
             ("table.md", as_markdown(recipe, budget, found, changed=changed)),
             ("table.csv", as_csv(recipe, found)),
         ):
-            with whole_file(out / name) as file:
-                file.write(text.encode())
+            write_file(out / name, text)
             written.append(out / name)
         written += save_figures(found, out / "figures")
     if recipe.finish is not None:

@@ -66,6 +66,12 @@ def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> 
         sync(path.parent)
 
 
+def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Writes a file, whole or not at all; text as UTF-8."""
+    with whole_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 def sync(path: Path) -> None:
     """Waits until the content of a file, or the names in a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)

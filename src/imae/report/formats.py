@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from imae.errors import check_choice, import_extra
-from imae.records.files import whole_file
+from imae.records.files import write_file
 from imae.records.measures import COLUMNS
 from imae.report.hints import Summary
 
@@ -224,8 +224,7 @@ def save_table(shown: "Table", path: str | os.PathLike[str]) -> None:
     ending = Path(path).suffix.lower()
     check_choice("the ending of a table file", ending, (".csv", ".md"))
     text = as_csv(shown) if ending == ".csv" else as_markdown(shown)
-    with whole_file(path) as file:
-        file.write(text.encode("utf-8"))
+    write_file(path, text)
 
 
 def notes(shown: "Table") -> list[str]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from imae.errors import import_extra
 from imae.metrics.retrieval import JUNK, Retrieval
-from imae.records.files import whole_file
+from imae.records.files import write_file
 from imae.records.measures import HELD_OUT, TEST
 from imae.report import chart
 from imae.report.chart import Chart
@@ -63,8 +63,7 @@ def write_report(
         MissingExtraError: If jinja2 is not installed.
     """
     page = render(runs, out=out, pictures=pictures)
-    with whole_file(out) as file:
-        file.write(page.encode("utf-8"))
+    write_file(out, page)
     return Path(out)
 
 
@@ -337,8 +336,7 @@ def write_queries(
         total=len(found.first_match),
         has_cameras=has_cameras,
     )
-    with whole_file(out) as file:
-        file.write(str(page).encode("utf-8"))
+    write_file(out, str(page))
     return Path(out)
 
 

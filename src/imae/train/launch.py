@@ -22,7 +22,7 @@ from imae.data.torch_dataset import as_data
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.methods.catalog import METHODS
 from imae.records import RunFolder
-from imae.records.files import whole_file
+from imae.records.files import write_file
 from imae.train.config import FROM_PYTHON, Config, build_config, with_values
 from imae.train.display import Display, QuietDisplay, shown_display
 from imae.train.journal import Journal
@@ -241,8 +241,7 @@ def _write_labels(path: Path, lines: list[tuple[str, str]]) -> None:
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(("row_id", "label"))
     writer.writerows(lines)
-    with whole_file(path) as file:
-        file.write(text.getvalue().encode("utf-8"))
+    write_file(path, text.getvalue())
 
 
 def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:

@@ -16,7 +16,7 @@ from imae.data.loading import load_unscaled
 from imae.data.preparation import standardise
 from imae.errors import ArgumentError, DataError, ImaeError, check_choice, import_extra
 from imae.models import Network
-from imae.records.files import check_overwriting, whole_file
+from imae.records.files import check_overwriting, write_file
 from imae.train.preparation import Preparation, frozen_features, read_preparation
 from imae.train.run import Run
 
@@ -196,8 +196,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         ImaeError: If it cannot be written.
     """
     try:
-        with whole_file(path) as file:
-            file.write(content)
+        write_file(path, content)
     except OSError as error:
         raise ImaeError(f"{path}: cannot be written ({error.strerror or error})") from error
 

@@ -1,4 +1,4 @@
-"""Everything that a run consists of, in one object, so that a checkpoint cannot miss a part."""
+"""What a run consists of, in one object so that a checkpoint misses no part; its optimiser."""
 
 import math
 import time
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from imae.data import Batches
 from imae.errors import ImaeError
 from imae.methods.method import Method, Restart
 from imae.models.network import Network
-from imae.train.config import Config
+from imae.train.config import Config, OptimizerConfig
 from imae.train.dynamics import Dynamics, Watch
 from imae.train.learner import Learner
 from imae.train.machine import divided, divided_optimizer, local, whole
@@ -241,3 +241,100 @@ class State:
         module.load_state_dict(
             divided(weights, module.state_dict()) if self.is_sharded else weights
         )
+
+
+def build_optimizer(
+    config: OptimizerConfig, network: nn.Module, method: nn.Module
+) -> torch.optim.Optimizer:
+    """The optimiser of the network's parameters and of those that the method has.
+
+    Those of the method have no weight decay: a transition matrix must not tend to zero.
+
+    Args:
+        config: Which optimiser, and its numbers.
+        network: Network, or several of them in one module.
+        method: What is optimised.
+    """
+    groups = [{"params": list(network.parameters()), "weight_decay": config.weight_decay}]
+    if own := list(method.parameters()):
+        groups.append({"params": own, "weight_decay": 0.0})
+    if config.name == "adam_caffe":
+        return CaffeAdam(groups, lr=config.lr, delta=config.delta)
+    if config.name == "adam":
+        return torch.optim.Adam(groups, lr=config.lr, eps=config.delta)
+    momentum = 0.0 if config.name == "sgd" else config.momentum
+    return torch.optim.SGD(
+        groups,
+        lr=config.lr,
+        momentum=momentum,
+        nesterov=config.name == "nesterov" and momentum > 0,
+    )
+
+
+class CaffeAdam(torch.optim.Adam):
+    """Adam as in Caffe, the framework of the paper's authors: delta joins the uncorrected root.
+
+    Formula, with v the running mean of squares after t steps and c = sqrt(1 - beta2^t):
+
+        Caffe: step = lr / (1 - beta1^t) * mean * c / (sqrt(v) + delta)
+        torch: step = lr / (1 - beta1^t) * mean / (sqrt(v) / c + delta)
+
+    So it is torch's Adam with ``delta / c`` in place of delta. With the large deltas of the paper,
+    0.1 and 1, the first steps are up to 1 / c = 32 times smaller.
+
+    Args:
+        parameters: Parameters, or groups of them.
+        lr: Learning rate.
+        delta: What is added to the root, positive.
+
+    Examples:
+        >>> weight = torch.zeros(1, requires_grad=True)
+        >>> weight.grad = torch.ones(1)
+        >>> CaffeAdam([weight], lr=1.0, delta=0.1).step()
+        >>> weight
+        tensor([-0.2403], requires_grad=True)
+
+    Reference:
+        Kingma and Ba, "Adam", ICLR 2015, section 2, the order of computation at its end.
+    """
+
+    def __init__(self, parameters: Any, *, lr: float, delta: float) -> None:
+        super().__init__(parameters, lr=lr)
+        for group in self.param_groups:
+            group["delta"] = delta
+
+    def step(self, closure: Any = None) -> Any:
+        """One step."""
+        for group in self.param_groups:
+            done = max(
+                (float(self.state[each].get("step", 0)) for each in group["params"]), default=0
+            )
+            group["eps"] = group["delta"] / math.sqrt(1 - group["betas"][1] ** (done + 1))
+        return super().step(closure)
+
+
+def averaged(network: nn.Module, decay: float) -> AveragedModel:
+    """A copy of a network whose weights follow the original as it is trained.
+
+    Formula:
+
+        average = decay average + (1 - decay) weights, after each step
+
+    Buffers, such as the statistics of batch normalisation, are copied as they are.
+
+    Args:
+        network: The network to follow; a copy of it is the start.
+        decay: In (0, 1).
+
+    Examples:
+        >>> network = nn.Linear(1, 1, bias=False)
+        >>> average = averaged(network, decay=0.75)
+        >>> with torch.no_grad():
+        ...     _ = average.module.weight.fill_(0), network.weight.fill_(1)
+        >>> average.update_parameters(network)
+        >>> float(average.module.weight)
+        0.25
+    """
+    average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
+    average.n_averaged.fill_(1)  # at 0 the first update would copy the weights
+    return average.requires_grad_(False).eval()

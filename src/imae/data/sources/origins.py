@@ -13,7 +13,7 @@ from typing import final
 from imae.data.sources.archive import read_tar
 from imae.data.sources.download import Origin, RemoteFile, WebOrigin
 from imae.errors import DataError
-from imae.records.files import whole_file
+from imae.records.files import write_file
 
 _TIMEOUT_SECONDS = 3_600
 
@@ -82,8 +82,7 @@ class DebianOrigin(Origin):
             _run(["apt-get", "download", self.package], temporary)
             contents = self._read(_only_file(temporary, "*.deb", self.label))
         for name, data in contents.items():
-            with whole_file(folder / name) as file:
-                file.write(data)
+            write_file(folder / name, data)
         return tuple(folder / name for name in contents)
 
     def _read(self, package: Path) -> dict[str, bytes]:

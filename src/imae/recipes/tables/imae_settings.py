@@ -14,7 +14,7 @@ from imae.recipes.protocols import (
     title,
 )
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
-from imae.records.files import whole_file
+from imae.records.files import write_file
 from imae.report.formats import UNKNOWN
 from imae.report.hints import Summary
 
@@ -96,8 +96,7 @@ def choose_t(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
             for measure, words in _CHOSEN_ON.items():
                 lines += _choice(f"| {rate}% | {title(loss)} | {words}", group, measure)
     path = folder / "chosen_T.md"
-    with whole_file(path) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+    write_file(path, "\n".join(lines) + "\n")
     return [path]
 
 
@@ -377,8 +376,7 @@ def choose(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
         lines += ["", *_verdict(found, form)]
     lines += ["", *_auto_table(found), "", *_optimiser_table(found)]
     path = folder / "study.md"
-    with whole_file(path) as file:
-        file.write(("\n".join(lines).rstrip() + "\n").encode())
+    write_file(path, "\n".join(lines).rstrip() + "\n")
     return [path]
 
 

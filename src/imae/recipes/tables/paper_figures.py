@@ -16,7 +16,7 @@ from imae.losses import curve_loss
 from imae.recipes.protocols import BUDGETS, CIFAR10, budgeted, method, short
 from imae.recipes.recipe import Cell, Outcome, Recipe, merged, published
 from imae.records import RunFolder, RunLabels
-from imae.records.files import whole_file
+from imae.records.files import whole_file, write_file
 from imae.report.figures import save_figure, save_lines
 
 
@@ -181,8 +181,7 @@ def _write_summary(folder: Path) -> Path:
         "has a quarter of what the label leaves. The sum over the others is not in the paper."
     )
     path = folder / "summary.md"
-    with whole_file(path) as file:
-        file.write(("\n".join([*lines, "", note]) + "\n").encode())
+    write_file(path, "\n".join([*lines, "", note]) + "\n")
     return path
 
 
@@ -198,8 +197,7 @@ def finish_weights(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:  # 
             f"| {_CURVES[name][0]} | {ours:.6f} | {paper:g} | {'yes' if is_equal else 'NO'} |"
         )
     path = folder / "variances.md"
-    with whole_file(path) as file:
-        file.write(("\n".join([*lines, "", _NOTE]) + "\n").encode())
+    write_file(path, "\n".join([*lines, "", _NOTE]) + "\n")
     three = {
         heading: curve for heading, curve in map(_CURVES.__getitem__, ("cce", "mae", "imae-8"))
     }
@@ -288,8 +286,7 @@ def _summary(folder: Path, labels: RunLabels, ranked: NDArray[np.int64]) -> Path
     path = folder / "abnormal_examples.md"
     if labels.clean is None:
         shown = ", ".join(map(str, labels.row_ids[ranked[: _PICTURE_ROWS * _PICTURE_COLUMNS]]))
-        with whole_file(path) as file:
-            file.write(f"Most disbelieved rows, the truth is not known: {shown}.\n".encode())
+        write_file(path, f"Most disbelieved rows, the truth is not known: {shown}.\n")
         return path
     lines = ["| Most disbelieved rows | of these the label is wrong |", "|---:|---:|"]
     wrong = (labels.given != labels.clean)[ranked]
@@ -299,8 +296,7 @@ def _summary(folder: Path, labels: RunLabels, ranked: NDArray[np.int64]) -> Path
             lines.append(f"| {number} | {100 * wrong[:number].mean():.1f}% |")
     lines.append("")
     lines.append(f"{total} of {len(ranked)} training rows have a wrong label.")
-    with whole_file(path) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+    write_file(path, "\n".join(lines) + "\n")
     return path
 
 

@@ -19,7 +19,7 @@ from imae.recipes.protocols import (
 )
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
 from imae.recipes.tables.paper_figures import draw_abnormal
-from imae.records.files import read_file, whole_file
+from imae.records.files import read_file, write_file
 from imae.records.measures import TEST
 from imae.report.formats import UNKNOWN, summary_text
 from imae.report.hints import Summary, summarise
@@ -149,8 +149,7 @@ def write_chosen(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     if len(lines) == 2:
         return []
     path = folder / "chosen.md"
-    with whole_file(path) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+    write_file(path, "\n".join(lines) + "\n")
     return [path]
 
 
@@ -229,8 +228,7 @@ def write_retrieval(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
         headings += [name, "Paper", "Difference"] if has_paper else [name]
     lines = [headings, ["---"] * len(headings), *rows]
     path = folder / "retrieval.md"
-    with whole_file(path) as file:
-        file.write("".join(f"| {' | '.join(line)} |\n" for line in lines).encode())
+    write_file(path, "".join(f"| {' | '.join(line)} |\n" for line in lines))
     return [path]
 
 
