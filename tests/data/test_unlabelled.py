@@ -240,7 +240,7 @@ def test_columns_of_a_frame_are_found_by_their_names(people):
 
 
 def test_no_rows_in_memory_are_refused(tiles):
-    with pytest.raises(DataError, match="the rows given: are none"):
+    with pytest.raises(DataError, match="the rows given: there are none"):
         read(torch.utils.data.TensorDataset(torch.zeros(0, 5, 5)), tiles)
 
 

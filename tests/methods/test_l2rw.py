@@ -19,7 +19,7 @@ TRUSTED = TrustedRows(
 
 
 class Network(nn.Module):
-    """Two layers with batch normalisation between, and start weights from a seed."""
+    """Two layers with batch normalisation between, and initial weights from a seed."""
 
     def __init__(self, seed=1, has_norm=True):
         super().__init__()

@@ -606,7 +606,7 @@ def test_a_run_is_resumed_with_other_processes_and_another_strategy(
 
 
 def test_methods_that_work_on_weights_need_them_whole(configure):
-    with pytest.raises(ArgumentError, match=r"d2l works on the weights .* take ddp"):
+    with pytest.raises(ArgumentError, match=r"d2l works on the weights .* use ddp"):
         train(
             configure(
                 method={"name": "d2l"},

@@ -116,7 +116,7 @@ def test_trusted_rows_have_true_labels_and_are_not_trained_on(configure):
     assert prepare(configure()).trusted is None
     with pytest.raises(ArgumentError, match="leave none to train on"):
         prepare(configure(data={"trusted": 72}))
-    with pytest.raises(ArgumentError, match="brings no validation part"):
+    with pytest.raises(ArgumentError, match="has no validation part"):
         prepare(configure(data={"trusted": "validation"}))
 
 

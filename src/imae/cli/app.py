@@ -179,7 +179,7 @@ def _fail(*problems: str, code: int = 2) -> int:
 NOISE = typer.Option(None, "--noise", help="Noise to add, such as symmetric:0.4.")
 ROOT = typer.Option(None, "--root", help="Folder that holds a named data set.")
 MODEL = typer.Option(None, "--model", show_default="one that suits the data", help="Network.")
-SEED = typer.Option(None, "--seed", show_default="123", help="Seed of every draw.")
+SEED = typer.Option(None, "--seed", show_default="123", help="Random seed.")
 EPOCHS = typer.Option(None, "--epochs", show_default="40", help="Passes over the data.")
 STEPS = typer.Option(None, "--steps", help="Optimiser steps, instead of epochs.")
 LR = typer.Option(None, "--lr", show_default="0.05", help="Learning rate.")

@@ -43,12 +43,10 @@ def compare(
     losses: str = typer.Option(
         "cce,mae,gce,imae_capped", help="Losses, separated by commas; `all` for every one."
     ),
-    seeds: int = typer.Option(3, help="Rounds, each under a seed of its own."),
+    seeds: int = typer.Option(3, help="Number of seeds; each trains every loss once."),
     model: str | None = MODEL,
     noise: str | None = NOISE,
-    seed: int | None = typer.Option(
-        None, show_default=str(DEFAULT_SEED), help="Seed of the first round."
-    ),
+    seed: int | None = typer.Option(None, show_default=str(DEFAULT_SEED), help="The first seed."),
     epochs: int | None = EPOCHS,
     steps: int | None = STEPS,
     lr: float | None = LR,
@@ -61,7 +59,7 @@ def compare(
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`."
     ),
-    jobs: int = typer.Option(1, help="Runs at once on this machine."),
+    jobs: int = typer.Option(1, help="Runs at the same time on this machine."),
     out: Path = typer.Option(Path("compare"), help="Folder for the runs, the table and the page."),
 ) -> None:
     """Train several losses on DATA with one recipe, and compare them over several seeds.
@@ -157,9 +155,9 @@ def reproduce(
     seeds: int | None = typer.Option(
         None,
         show_default="3 for the budget features, else 1",
-        help="Runs of each cell, each under a seed of its own.",
+        help="Runs of each cell, each with its own seed.",
     ),
-    jobs: int = typer.Option(1, help="Runs at once on this machine."),
+    jobs: int = typer.Option(1, help="Runs at the same time on this machine."),
     ray: str | None = typer.Option(
         None, metavar="ADDRESS", help="Run on a Ray cluster; `local` starts one here."
     ),

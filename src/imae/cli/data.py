@@ -98,13 +98,13 @@ def verify_set(name: str = _NAME, root: Path | None = _ROOT) -> None:
 def noise(
     data: str = typer.Argument(..., help="Name of a data set, or a path to your own."),
     kind: str = typer.Option("symmetric", help="Kind of noise; see `imae list noise`."),
-    rate: float = typer.Option(..., help="Part of the labels to change, in [0, 1)."),
-    seed: int = typer.Option(DEFAULT_SEED, help="Seed of every draw."),
+    rate: float = typer.Option(..., help="Share of the labels to change, in [0, 1)."),
+    seed: int = typer.Option(DEFAULT_SEED, help="Random seed."),
     out: Path = typer.Option(..., help="Label file to write (CSV)."),
     mapping: str | None = typer.Option(
         None, "--map", help="For pairs: FROM:TO,FROM:TO by class name or number."
     ),
-    exact: bool = typer.Option(False, "--exact", help="Change exactly this part of the rows."),
+    exact: bool = typer.Option(False, "--exact", help="Change exactly this share of the rows."),
     root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
     id_column: str | None = ID_COLUMN,

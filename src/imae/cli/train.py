@@ -45,7 +45,7 @@ def train(
         help="What to optimise; see `imae list methods`.",
     ),
     T: str | None = typer.Option(
-        None, "--T", help="T of IMAE, how much uncertain rows lead: a number, or auto."
+        None, "--T", help="T of IMAE, how much more uncertain rows count: a number, or auto."
     ),
     cap: float | None = typer.Option(
         None, help="Largest probability that the model gives to a class."
@@ -59,16 +59,18 @@ def train(
     batch_size: int | None = typer.Option(None, show_default="64", help="Rows in a step."),
     lr: float | None = LR,
     hold_out: float | None = typer.Option(
-        None, show_default="0.1", help="Part of the given labels held out to choose by."
+        None,
+        show_default="0.1",
+        help="Share of the training rows held out to choose the best epoch.",
     ),
     features: str | None = FEATURES,
-    init: Path | None = typer.Option(None, help="File of start weights."),
-    devices: int | None = typer.Option(None, show_default="1", help="Processes, one a device."),
+    init: Path | None = typer.Option(None, help="File of initial weights."),
+    devices: int | None = typer.Option(None, show_default="1", help="Processes, one per device."),
     nodes: int | None = typer.Option(None, show_default="1", help="Machines, under torchrun."),
     strategy: str | None = typer.Option(
         None,
         show_default="ddp",
-        help="Of several processes each has the whole network (ddp) or a part (fsdp).",
+        help="Each process holds the whole network (ddp) or a part of it (fsdp).",
     ),
     root: Path | None = ROOT,
     label_column: str | None = LABEL_COLUMN,
@@ -76,7 +78,7 @@ def train(
     drop: list[str] | None = DROP,
     out: Path | None = typer.Option(None, show_default="runs/NAME-TIME", help="Run folder."),
     log: list[str] | None = typer.Option(
-        None, help="Further logs: csv, tensorboard, wandb, mlflow. May be repeated."
+        None, help="Additional logs: csv, tensorboard, wandb, mlflow. May be repeated."
     ),
     config: Path | None = typer.Option(None, help="File of settings, .json or .toml."),
     settings: list[str] | None = typer.Option(

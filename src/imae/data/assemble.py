@@ -101,7 +101,7 @@ def divide(columns: Columns, splits: Sequence[str] | None) -> dict[str, Columns]
         splits: Split of every row (train, validation, val, test ...), or None if all train.
 
     Raises:
-        DataError: If a row names no split that we know.
+        DataError: If a row names an unknown split.
     """
     if splits is None:
         return {"train": columns}
@@ -216,7 +216,7 @@ def load_image_folder(
     """
     folders = _folders(path)
     if not folders:
-        raise DataError(f"{path}: holds no class folders and no arrays; give one folder a class")
+        raise DataError(f"{path}: holds no class folders and no arrays; make one folder per class")
     named = [name for name in folders if name.lower() in SPLIT_NAMES]
     if len(named) < len(folders):
         _check_classes(path, named, folders)
@@ -248,8 +248,8 @@ def _check_classes(path: Path, named: Sequence[str], folders: Sequence[str]) -> 
     if len({SPLIT_NAMES[name.lower()] for name in named}) > 1:
         others = [name for name in folders if name not in named]
         raise DataError(
-            f"{path}: has {', '.join(named)} and also {', '.join(others[:3])}; move what is no "
-            f"split elsewhere, or rename the classes"
+            f"{path}: has {', '.join(named)} and also {', '.join(others[:3])}; move folders "
+            f"that are not splits elsewhere, or rename the classes"
         )
 
 
@@ -260,7 +260,7 @@ def _images(path: Path, prefixes: Sequence[str]) -> tuple[list[str], list[object
     for prefix in prefixes:
         classes = _folders(path / prefix)
         if not classes:
-            raise DataError(f"{path / prefix}: holds no class folders; give one folder a class")
+            raise DataError(f"{path / prefix}: holds no class folders; make one folder per class")
         for label in classes:
             found = images_below(path / prefix / label)
             if not found:

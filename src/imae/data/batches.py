@@ -45,7 +45,7 @@ class Batches:
     The last batch holds what is left; a batch size beyond the number of rows gives one batch.
 
     Args:
-        split: Rows to give out.
+        split: The rows.
         batch_size: Rows in a batch, over all ranks together.
         seed: Seed of the order and of the augmentation.
         shuffle: Whether each epoch has an order of its own, or all have the split's.
@@ -53,7 +53,8 @@ class Batches:
         drop_last: Whether a last batch that is not full is skipped.
         balanced: Rows of each class in a batch, by given label: ``batch_size / balanced`` classes
             are drawn for every batch, and as many rows of each. An epoch then has only full
-            batches, and may hold a row several times or not at all. None for all rows in turn.
+            batches, and may hold a row several times or not at all. None to use each row once in
+            an epoch.
         workers: Processes that read and decode ahead; 0 does it in this one. They help with
             images on disk. Arrays in memory are quicker without.
         rank: Number of this process among those that train together.
@@ -110,7 +111,7 @@ class Batches:
 
     @property
     def smallest_share(self) -> int:
-        """Rows that a rank has at least in a step."""
+        """Smallest number of rows that a rank has in a step."""
         is_last_full = self._steps * self.batch_size <= len(self.split)
         rows = self.batch_size if is_last_full else len(self.split) % self.batch_size
         return rows // self._num_ranks

@@ -17,7 +17,7 @@ from imae.errors import ArgumentError, DataError
 
 
 class CellError(DataError):
-    """A cell that is not a number that can be used, in a column that was asked for as numbers.
+    """A cell that is not a usable number, in a column that is read as numbers.
 
     Args:
         problem: The cell, and what is wrong with it.
@@ -35,7 +35,7 @@ class ColumnFile(ABC):
     Args:
         path: The file.
         names: Names of its columns.
-        decimal: What a number may have in place of its point.
+        decimal: The decimal sign that numbers may have, besides the point.
 
     Raises:
         DataError: If a column has no name or two have one.
@@ -247,7 +247,7 @@ class Roles:
     unused: tuple[str, ...] = ()
 
     def values(self) -> list[str]:
-        """Columns that are read as they stand."""
+        """Columns that are read as they are."""
         named = (self.label, self.row_id, self.clean_label, self.split, self.path, self.text)
         return [name for name in named if name is not None]
 
@@ -275,7 +275,7 @@ def find_roles(
     feature_columns: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
 ) -> Roles:
-    """The meaning of the columns, from what the caller says and else from their names.
+    """The meaning of the columns, as the caller says or else by their names.
 
     Args:
         file: The file.
@@ -376,7 +376,7 @@ def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> 
 
 
 def listing(names: Sequence[str]) -> str:
-    """The names, of many the first and the last few, for messages.
+    """The names for messages; of many only the first and last few.
 
     Examples:
         >>> listing(["age", "height"])

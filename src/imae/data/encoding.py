@@ -122,7 +122,7 @@ class RawTable(Inputs):
 
 @dataclass(frozen=True)
 class ColumnEncoding:
-    """How one column becomes features, fitted on training rows.
+    """How a column becomes features; fitted on training rows.
 
     Args:
         name: Name of the column.
@@ -175,7 +175,7 @@ class ColumnEncoding:
         return one_hot
 
     def doubts(self, column: RawColumn) -> list[str]:
-        """What new rows have that training rows had not: other words, and empty cells.
+        """What new rows contain that training rows did not: unknown words, and empty cells.
 
         Examples:
             >>> trained = fit_encoding(RawTable((as_category("colour", ["red", "blue"]),)))[0]
@@ -199,7 +199,7 @@ class ColumnEncoding:
         return [f"column {self.name!r}: {doubt}" for doubt in doubts]
 
     def unknown_words(self, column: RawColumn) -> dict[str, int]:
-        """Number of cells by word, for words that mean none of the categories."""
+        """Number of cells by word, for words that are not in any category."""
         if self.kind != "category":
             return {}
         is_unknown = ~np.isnan(column.values) & (self._ranks(column) < 0)

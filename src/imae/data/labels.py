@@ -1,4 +1,4 @@
-"""Labels: from what is written in a source to class numbers, checks, and doubts about them."""
+"""Labels: from what a source contains to class numbers, with checks and notes on doubtful ones."""
 
 import math
 import re
@@ -116,7 +116,7 @@ def _check_several(numbers: Mapping[int | str, int], column: LabelColumn) -> Non
     if len(numbers) < 2:
         raise DataError(
             f"{column.source}: {_listing(numbers)} is the only class; "
-            f"there is nothing to tell apart, give rows of at least two"
+            f"give rows of at least two classes"
         )
 
 

@@ -1,4 +1,4 @@
-"""Opening data by name or by path: rows with labels to train on, and new rows without."""
+"""Loading data by name or path: labelled rows to train on, and new rows without labels."""
 
 import contextlib
 import os
@@ -84,9 +84,9 @@ def load(
     workers: int = 0,
     **options: Any,
 ) -> Data:
-    """Data by the name of a known set, or by the path of one's own.
+    """Loads a known data set by its name, or your own data from its path.
 
-    A known name wins over a file of that name; write ``./digits`` for the file.
+    A known name takes precedence over a file of that name; write ``./digits`` for the file.
 
     Args:
         name_or_path: ``"digits"``, ``"cifar10"``, ..., a folder of class folders, a CSV or Parquet
@@ -166,7 +166,7 @@ def load_unscaled(
 
 
 def existing_path(name_or_path: str | Path) -> Path:
-    """The path of one's own data.
+    """The path of the user's data.
 
     Raises:
         ArgumentError: If it is neither a name nor a path.
@@ -180,14 +180,14 @@ def existing_path(name_or_path: str | Path) -> Path:
             return path
         reason = "there is no such path"
     except (OSError, ValueError) as error:  # too long, or holds a NUL
-        reason = f"no path can be called so ({error})"
+        reason = f"it is not a valid path ({error})"
     if os.sep in str(name_or_path) or path.suffix.lower() in (*TABLE_SUFFIXES, *ARRAY_SUFFIXES):
         raise DataError(f"{name_or_path}: {reason}")
     try:
         SOURCES.find(str(name_or_path))
     except ArgumentError as error:
         raise DataError(f"{error}; and {reason}") from None
-    raise DataError(f"{name_or_path}: {reason}; the known set is asked for by its bare name")
+    raise DataError(f"{name_or_path}: {reason}; to load the known set, give only its name")
 
 
 def layout_of(path: Path) -> str:
@@ -290,7 +290,7 @@ def load_unlabelled(
     Images in files become grey if the network was trained on grey ones.
 
     Args:
-        name_or_path: Name of a known set, or path of one's own rows; or the rows themselves: an
+        name_or_path: Name of a known set, or path of your own rows; or the rows themselves: an
             array, a tensor, a data frame, a torch data set, or rows that were read already.
         like: The inputs that were trained on, or ``without_rows`` of how they were prepared.
         options: Options that they were loaded with.
@@ -345,7 +345,7 @@ def _in_memory(given: object, like: Inputs, where: str) -> Unlabelled:
         given = TensorDataset(torch.as_tensor(given))
     inputs = inputs_in_memory(given, where=where)
     if len(inputs) == 0:
-        raise DataError(f"{where}: are none")
+        raise DataError(f"{where}: there are none")
     return Unlabelled(inputs, position_ids(len(inputs)))
 
 
@@ -412,7 +412,7 @@ def _read_columns(
 
 @contextlib.contextmanager
 def _needed_columns() -> Iterator[None]:
-    """Says of a cell that cannot be used only what helps where every column is needed."""
+    """Turns a cell that cannot be used into an error for data in which every column is needed."""
     try:
         yield
     except CellError as error:

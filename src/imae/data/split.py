@@ -17,7 +17,7 @@ from imae.errors import ArgumentError, DataError, check_integer, check_interval
 
 
 class Inputs(ABC):
-    """What the rows of a split are made of, given out in batches."""
+    """The inputs of the rows of a split, which can be read in batches."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -29,7 +29,7 @@ class Inputs(ABC):
 
     @abstractmethod
     def gather(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
-        """The inputs at these positions in their smallest form: what a worker process hands over.
+        """The inputs at these positions in their smallest form, which a worker process passes on.
 
         One number is drawn from the generator for the whole call, and the augmentation of a row
         follows from that number and the row. So a row does not change with its neighbours: any
@@ -142,8 +142,8 @@ class Data:
     Args:
         name: Name of the set or of the file it came from.
         train: Rows to train on.
-        validation: Rows to choose by, if the source sets them apart.
-        test: Rows to report on, if the source sets them apart.
+        validation: Rows to choose a model by, if the source has such a part.
+        test: Rows to report on, if the source has such a part.
         skipped: Rows left out because their image cannot be read.
         notes: What a person should know before training on it, each in one line.
         columns: Of a table, each column and what it is used as, or why it is not used.

@@ -29,7 +29,7 @@ class Player(nn.Module):
     Args:
         sizes: Units of each layer, the input first.
         activation: Between layers; the last one is linear.
-        generator: Source of the start weights (Glorot's uniform ones; biases are 0).
+        generator: Source of the initial weights (Glorot's uniform ones; biases are 0).
 
     Examples:
         >>> player, x = Player((2, 3, 1), torch.relu, torch.Generator()), torch.ones(1, 2)

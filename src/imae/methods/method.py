@@ -239,8 +239,8 @@ def is_renewal(epoch: int, num_epochs: int, *, warm_up: float, every: float) -> 
     Args:
         epoch: The epoch that comes next.
         num_epochs: Epochs of the whole run.
-        warm_up: Part of the run before the first renewal, in (0, 1].
-        every: Part of the run between two renewals, in (0, 1].
+        warm_up: Fraction of the run before the first renewal, in (0, 1].
+        every: Fraction of the run between two renewals, in (0, 1].
 
     Examples:
         >>> [epoch for epoch in range(12) if is_renewal(epoch, 12, warm_up=0.5, every=0.25)]

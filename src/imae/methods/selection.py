@@ -35,15 +35,15 @@ class Trimmed(Method):
     exactly and without ties where losses round to 0. State: one byte a row.
 
     What differs from the publication: the authors' code trains nine times, first on all rows
-    and then in eight rounds, each from new start weights and with the best network by held-out
+    and then in eight rounds, each from new initial weights and with the best network by held-out
     accuracy handed on; here the nine are parts of one run, and the network keeps its weights.
     Rows that are not kept still enter the statistics of batch normalisation.
 
     Args:
         loss: A curve as text, such as ``"cce"`` or ``"imae:T=8"``; the publication has CCE.
-        keep: Part of the rows that is kept, in (0, 1]: the part with right labels, or less.
-        warm_up: Part of the run before the first choice, in (0, 1].
-        every: Part of the run between two choices, in (0, 1].
+        keep: Fraction of the rows that is kept, in (0, 1]: the part with right labels, or less.
+        warm_up: Fraction of the run before the first choice, in (0, 1].
+        every: Fraction of the run between two choices, in (0, 1].
         normalize: "batch" divides by the mean weight of the kept rows too, "chance" by the weight
             at p = 1 / C; None does not divide.
         bound: Largest length of a logit vector that the model outputs; None for no bound.
@@ -148,8 +148,8 @@ class TruncatedGCEMethod(Method):
     Args:
         q: Position between CCE and MAE, in (0, 1].
         k: Probability at which a row is pruned, in (0, 1).
-        warm_up: Part of the run before the first pruning, in (0, 1]; published: 1/3.
-        every: Part of the run between two prunings, in (0, 1].
+        warm_up: Fraction of the run before the first pruning, in (0, 1]; published: 1/3.
+        every: Fraction of the run between two prunings, in (0, 1].
 
     Examples:
         >>> labels = torch.tensor([0, 0])
@@ -228,8 +228,8 @@ class CoTeaching(Method):
     ends at one epoch for every exponent.
 
     Args:
-        rate: Part of the rows that is left out in the end, in [0, 1): the noise rate.
-        gradual: Part of the run over which it grows from 0, in (0, 1]; published: 0.05.
+        rate: Fraction of the rows that is left out in the end, in [0, 1): the noise rate.
+        gradual: Fraction of the run over which it grows from 0, in (0, 1]; published: 0.05.
         exponent: Of that growth: below 1 faster at first, above 1 slower, in (0, inf).
 
     Examples:

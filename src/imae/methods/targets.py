@@ -117,9 +117,10 @@ class JointOptim(Method):
     Args:
         alpha: Factor of the second term.
         beta: Factor of the third term.
-        first_stage: Part of the run that is the first stage, in (0, 1).
-        update_from: Part of the run after which labels are updated, in [0, first_stage).
-        average_over: Part of the run whose predictions are averaged, in (0, 1]; at least an epoch.
+        first_stage: Fraction of the run that is the first stage, in (0, 1).
+        update_from: Fraction of the run after which labels are updated, in [0, first_stage).
+        average_over: Fraction of the run over which predictions are averaged, in (0, 1]; at least
+            an epoch.
         targets: "soft" takes the mean prediction as label, "hard" its most likely class.
 
     Raises:
@@ -307,7 +308,7 @@ class D2L(Method):
 
     Args:
         neighbours: Neighbours that an estimate takes into account, at least 2.
-        warm_up: Part of the run before the window, in [0, 1]; the authors take about a tenth.
+        warm_up: Fraction of the run before the window, in [0, 1]; the authors take about a tenth.
         window: Epochs that an increase is compared with, at least 2.
 
     Raises:

@@ -45,7 +45,7 @@ class ActiveBias(Method):
 
     Args:
         uncertainty: "variance" or "threshold".
-        warm_up: Part of the run in which all rows weigh the same, in [0, 1].
+        warm_up: Fraction of the run in which all rows weigh the same, in [0, 1].
         smoothness: The constant e; None for the mean of u over all rows, updated at the end of
             each epoch.
 

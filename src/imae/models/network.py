@@ -46,7 +46,7 @@ class Network(nn.Module, ABC):
     A leaf class writes ``features`` and names its last layer; calling the network gives logits, as
     any PyTorch module does. A training loop that needs both takes ``features_and_logits``, which
     is one pass. Networks hold no dropout: the same weights and the same batch give the same
-    numbers, and no random number is drawn outside of the start weights.
+    numbers, and no random number is drawn outside of the initial weights.
 
     Examples:
         >>> class Probe(Network):
@@ -166,7 +166,7 @@ def as_network(module: nn.Module, num_classes: int) -> Network:
 
 
 def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Network:
-    """A network with start weights drawn from ``seed``.
+    """A network with initial weights drawn from ``seed``.
 
     The global random state is neither read nor changed.
 
@@ -174,7 +174,7 @@ def build(name: str, *, num_classes: int, seed: int = 0, **options: Any) -> Netw
         name: Name in the catalog, or ``package.module:function`` for a function of the user's
             that takes ``num_classes`` and returns a module.
         num_classes: Number of classes C, at least 2.
-        seed: Seed of the start weights, in [0, 2**64).
+        seed: Seed of the initial weights, in [0, 2**64).
         options: Further keywords of the network: `input_options` gives those that follow from the
             data.
 

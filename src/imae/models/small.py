@@ -174,7 +174,7 @@ class CNN8(Network):
 
     Reference:
         Ma et al., "Normalized loss functions for deep learning with noisy labels", ICML 2020;
-        the widths and start weights are those of the authors' published code.
+        the widths and initial weights are those of the authors' published code.
     """
 
     def __init__(

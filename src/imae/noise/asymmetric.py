@@ -39,7 +39,7 @@ def pairs(
         rate: Probability in [0, 1) that a label of a class in the mapping is replaced.
         mapping: From class to class; map both ways to make two classes trade labels.
         num_classes: Number of classes C, at least 2.
-        seed: Seed of every draw.
+        seed: Random seed.
         exact: Of the rows whose class is in the mapping, replace ``round(rate * rows)``.
 
     Raises:
@@ -71,7 +71,7 @@ def cifar10_asymmetric(
     Args:
         labels: Clean labels of CIFAR-10, shape (N,), integers in [0, 10).
         rate: Probability in [0, 1) that a label of the five classes is replaced.
-        seed: Seed of every draw.
+        seed: Random seed.
         exact: Of the rows of the five classes, replace ``round(rate * rows)``.
 
     Raises:
@@ -116,7 +116,7 @@ def cifar100_asymmetric(
     Args:
         labels: Clean fine labels, shape (N,), integers in [0, C).
         rate: Probability in [0, 1) that a label of a chosen class is replaced.
-        seed: Seed of every draw, the choice of classes among them.
+        seed: Random seed, of the choice of classes among them.
         coarse: Superclass of each of the C classes; another data set with superclasses gives
             its own.
         exact: Of the rows of the chosen classes, replace ``round(rate * rows)``.
@@ -204,7 +204,7 @@ def instance_dependent(
         features: What the noise depends on, shape (N, ...), flattened to (N, F).
         rate: Centre of the flip rates of the rows, in [0, 1).
         num_classes: Number of classes C, at least 2.
-        seed: Seed of every draw.
+        seed: Random seed.
 
     Raises:
         ArgumentError: If the rate or a label is out of range, or the features do not fit.

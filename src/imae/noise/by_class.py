@@ -27,7 +27,7 @@ class NoisyLabels:
             shape (C, C), rows sum to one.
         kind: Name of the noise.
         rate: The rate that was asked for; `realised_rate` is what came out.
-        seed: Seed of every draw.
+        seed: Random seed.
 
     Examples:
         >>> from imae.noise import symmetric
@@ -45,7 +45,7 @@ class NoisyLabels:
 
     @property
     def realised_rate(self) -> float:
-        """Part of the rows whose label changed, in [0, 1]."""
+        """Fraction of the rows whose label changed, in [0, 1]."""
         return float(self.is_flipped.mean())
 
 
@@ -109,7 +109,7 @@ def from_transition(labels: ArrayOrTensor, *, transition: ArrayOrTensor, seed: i
     Args:
         labels: Clean labels, shape (N,), integers in [0, C).
         transition: Probabilities, shape (C, C), rows sum to one.
-        seed: Seed of every draw.
+        seed: Random seed.
 
     Raises:
         ArgumentError: If a label is out of range, or the matrix is not square, has a negative
@@ -227,7 +227,7 @@ def symmetric(
         labels: Clean labels, shape (N,), integers in [0, C).
         rate: Probability in [0, 1) that a label is replaced.
         num_classes: Number of classes C, at least 2.
-        seed: Seed of every draw.
+        seed: Random seed.
         exact: Replace ``round(rate * N)`` labels, no more and no fewer.
 
     Raises:
@@ -260,7 +260,7 @@ def uniform(
         labels: Clean labels, shape (N,), integers in [0, C).
         rate: Probability in [0, 1) that a label is drawn again.
         num_classes: Number of classes C, at least 2.
-        seed: Seed of every draw.
+        seed: Random seed.
         exact: Draw exactly ``round(rate * N)`` labels again.
 
     Raises:

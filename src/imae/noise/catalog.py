@@ -176,7 +176,7 @@ def apply(
         spec: ``"symmetric:0.4"`` or what `parse` made of it.
         labels: Clean labels, shape (N,), integers in [0, C).
         num_classes: Number of classes C.
-        seed: Seed of every draw.
+        seed: Random seed.
         exact: Change exactly the asked part of the rows; not for ``instance_dependent``.
         mapping: From class to class, only for ``pairs``.
         features: Shape (N, ...), only for ``instance_dependent``.
@@ -218,7 +218,7 @@ class OpenSetImages:
         images: The images after the noise, shape (N, channels, height, width), uint8.
         is_replaced: Whether a row shows something else than its label says, shape (N,).
         rate: The rate that was asked for.
-        seed: Seed of every draw.
+        seed: Random seed.
     """
 
     images: NDArray[np.uint8]
@@ -244,7 +244,7 @@ def open_set(
     Args:
         images: Shape (N, channels, height, width), uint8; left as they are.
         rate: Probability in [0, 1) that an image is replaced.
-        seed: Seed of every draw.
+        seed: Random seed.
         outside: Images of another data set, shape (M, channels, height, width), uint8.
         exact: Replace ``round(rate * N)`` images, no more and no fewer.
 

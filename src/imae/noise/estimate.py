@@ -46,7 +46,7 @@ class RateEstimate:
         high: Upper end of the interval.
         level: Part of such intervals that contain the rate if the model is right, in (0, 1).
         temperature: The temperature t that was used.
-        ceiling: Part of the labels that are not the model's most likely class: the rate if the
+        ceiling: Fraction of the labels that are not the model's most likely class: the rate if the
             model never errs. Where the conditions of the interval do not hold, as with human
             labels, the rate is usually between ``low`` and ``ceiling``.
     """

@@ -231,7 +231,7 @@ def method(name: str, *, rate: float, num_classes: int = 10) -> Settings:
 
     Args:
         name: Name of the method.
-        rate: Part of the labels that is wrong, which some methods need to know.
+        rate: Fraction of the labels that is wrong, which some methods need to know.
         num_classes: Classes of the data.
 
     Examples:

@@ -109,11 +109,11 @@ def _refuse(constant: str) -> None:
 
 
 def open_regular(path: Path, *, append: bool = False) -> IO[bytes]:
-    """An open file, which must be a regular one: a pipe would be waited for forever.
+    """An open file, which must be a regular one: reading a pipe would block forever.
 
     Args:
         path: The file.
-        append: Whether it is opened to be written at its end, and made if it is not there.
+        append: Whether to open it for appending, and create it if it is not there.
 
     Raises:
         DataError: If it is a pipe, a folder or a device.
@@ -150,7 +150,7 @@ def read_arrays(
 
     Args:
         path: The file.
-        kinds: For each name the kinds of numpy that its values may be of, such as "iu".
+        kinds: For each name the kinds of numpy dtypes that it may have, such as "iu".
         optional: Names of arrays that need not be there.
 
     Raises:
@@ -268,7 +268,7 @@ def check_free(folder: Path) -> None:
 def check_regular(folder: Path) -> None:
     """Raises if something else has the name of a file that an audit reads or writes.
 
-    A pipe would be waited for forever, and a link would be replaced by what is written.
+    Reading a pipe would block forever, and writing would replace a link.
 
     Args:
         folder: ``audit`` in a run folder; it need not be there.
@@ -288,11 +288,11 @@ def check_regular(folder: Path) -> None:
         raise DataError(f"{folder}: cannot be read ({error.strerror or error})") from None
 
 
-def is_of_run(path: Path) -> bool:
+def belongs_to_run(path: Path) -> bool:
     """Whether a file is one that the run in its folder wrote.
 
     Examples:
-        >>> is_of_run(Path("not_a_run/config.json"))
+        >>> belongs_to_run(Path("not_a_run/config.json"))
         False
     """
     for part, names in _OWN.items():
@@ -330,8 +330,8 @@ def hold(folder: Path) -> Iterator[None]:
                     path.parent.rmdir()
 
 
-def is_left(folder: Path) -> bool:
-    """Whether a run that was held once is no longer, as after its process was killed."""
+def is_abandoned(folder: Path) -> bool:
+    """Whether a run was locked once and is not any more, as after its process was killed."""
     import fcntl
 
     path = folder.resolve() / "lock"
@@ -406,7 +406,7 @@ def check_overwriting(path: Path, *, overwrite: bool) -> None:
     Raises:
         ArgumentError: If so.
     """
-    if is_of_run(path):
+    if belongs_to_run(path):
         raise ArgumentError(f"{path}: is a file of a run; choose another --out")
     if path.is_file() and not overwrite:
         raise ArgumentError(f"{path}: exists already; choose another --out, or give --overwrite")

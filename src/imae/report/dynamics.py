@@ -32,7 +32,7 @@ class Labels:
 
     @property
     def wrong_share(self) -> float | None:
-        """Part of the rows whose given label is wrong, if the truth is known."""
+        """Fraction of the rows whose given label is wrong, if the truth is known."""
         if self.clean is None or len(self.given) == 0:
             return None
         return float((self.given != self.clean).mean())
@@ -73,7 +73,7 @@ class Gathered:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """Part of the rows in each bin, shape (NUM_BINS,); zeros if no row was seen."""
+        """Fraction of the rows in each bin, shape (NUM_BINS,); zeros if no row was seen."""
         return self.counts / max(int(self.counts.sum()), 1)
 
 
@@ -158,7 +158,7 @@ class Frame:
 
     Args:
         epoch: Its number.
-        shares: Part of the rows in each bin of p, by the kind of rows.
+        shares: Fraction of the rows in each bin of p, by the kind of rows.
         outlines: The same as closed paths.
         words: What it shows, in a sentence.
     """

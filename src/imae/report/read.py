@@ -12,7 +12,7 @@ from typing import Any
 
 from imae.errors import ArgumentError, DataError
 from imae.records import RunFolder
-from imae.records.files import is_left
+from imae.records.files import is_abandoned
 from imae.records.measures import MEASURES, Column
 
 ACCURACIES = tuple(measure.key for measure in MEASURES)
@@ -83,7 +83,7 @@ class RunRecord:
             return "finished"
         status = (self.progress or {}).get("status")
         status = status if status in _STATUSES and status != "finished" else "running"
-        return "stopped" if status == "running" and is_left(self.folder) else status
+        return "stopped" if status == "running" and is_abandoned(self.folder) else status
 
     def value(self, column: Column) -> float | None:
         """The number of a column, if the run has ended and knows it."""

@@ -51,19 +51,20 @@ class DataConfig(_Section):
         default=0.1,
         ge=0,
         lt=1,
-        description="Part of the given labels held out to choose by; 0 for none.",
+        description="Share of the training rows held out, under their given labels, to choose the "
+        "best epoch; 0 for none.",
     )
     own_validation: bool = Field(
         default=True,
-        description="Use the validation part that the data brings along; false holds out training "
+        description="Use the validation part that comes with the data; false holds out training "
         "rows instead, as an audit does.",
     )
     planted: float = Field(
         default=0.0,
         ge=0,
         le=0.2,
-        description="Part of the training rows that gets a wrong label on purpose, by which an "
-        "audit learns how wrong labels look.",
+        description="Share of the training rows that get a wrong label on purpose, from which an "
+        "audit learns what wrong labels look like.",
     )
     features: str | None = Field(
         default=None,
@@ -91,7 +92,7 @@ class ModelConfig(_Section):
         default=None, description="Network; by default one that suits the data."
     )
     arguments: dict[str, Any] = Field(default_factory=dict, description="Options of the network.")
-    init: str | None = Field(default=None, description="File of start weights.")
+    init: str | None = Field(default=None, description="File of initial weights.")
 
     @field_validator("name")
     @classmethod
@@ -104,7 +105,7 @@ class ModelConfig(_Section):
 
 
 class MethodConfig(_Section):
-    """What is optimised."""
+    """The loss or method that is optimised."""
 
     name: str = Field(
         default="imae_capped", description="Loss or method; `imae list methods` shows all."
@@ -122,7 +123,7 @@ class MethodConfig(_Section):
         checked = {key: value for key, value in self.arguments.items() if not is_matrix_file(value)}
         try:
             METHODS.build(self.name, **checked)
-        except TypeError as error:  # a text where a number belongs
+        except TypeError as error:  # text where a number is expected
             raise ValueError(f"{self.name}: {error}") from None
         return self
 
@@ -142,14 +143,14 @@ class TrainConfig(_Section):
         default=None,
         description="Steps between evaluations; by default one at the end of each epoch.",
     )
-    evaluate_batch_size: Positive = Field(default=256, description="Rows at once in evaluation.")
+    evaluate_batch_size: Positive = Field(default=256, description="Rows in a batch of evaluation.")
     measure_train: bool = Field(
         default=True, description="Measure the training rows too where the true labels are known."
     )
     checkpoint_every: Positive | None = Field(
         default=None,
-        description="Steps between checkpoints; by default one at the end of an epoch, if the last "
-        "was 10 seconds ago.",
+        description="Steps between checkpoints; by default at the end of an epoch, if the last one "
+        "is at least 10 seconds old.",
     )
     keep: Positive = Field(default=2, description="Checkpoints that are kept.")
     clip: float | None = Field(
@@ -198,7 +199,7 @@ class ScheduleConfig(_Section):
         default=(), description="For steps: divide at each of these steps."
     )
     every: Positive | None = Field(
-        default=None, description="For steps: divide after every this many steps."
+        default=None, description="For steps: divide each time that this many steps are done."
     )
     divide_by: float = Field(default=10.0, gt=1, description="For steps: what to divide by.")
     warm_up: Annotated[int, Field(ge=0)] | None = Field(
@@ -224,7 +225,7 @@ class MachineConfig(_Section):
     """Where and how the numbers are computed."""
 
     accelerator: str = Field(default="auto", description="auto, cpu, gpu, mps or tpu.")
-    devices: Positive = Field(default=1, description="Processes on each machine, one a device.")
+    devices: Positive = Field(default=1, description="Processes on each machine, one per device.")
     nodes: Positive = Field(
         default=1, description="Machines; start the command on each with torchrun."
     )
@@ -244,8 +245,8 @@ class MachineConfig(_Section):
     )
     threads: Positive | None = Field(
         default=None,
-        description="Threads of each process [by the work of a step]; another number gives other "
-        "last digits.",
+        description="Threads of each process [by the work of a step]; another number changes "
+        "the last digits of results.",
     )
 
     @model_validator(mode="after")
@@ -269,8 +270,8 @@ class Config(_Section):
     data: DataConfig
     noise: str | None = Field(default=None, description="Noise to add, such as symmetric:0.4.")
     noise_map: str | None = Field(default=None, description="For pairs noise: FROM:TO,FROM:TO.")
-    noise_exact: bool = Field(default=False, description="Change exactly this part of the labels.")
-    seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**64, description="Seed of every draw.")
+    noise_exact: bool = Field(default=False, description="Change exactly this share of the labels.")
+    seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**64, description="Random seed.")
     model: ModelConfig = Field(default_factory=lambda: ModelConfig())
     method: MethodConfig = Field(default_factory=lambda: MethodConfig())
     train: TrainConfig = Field(default_factory=lambda: TrainConfig())
@@ -279,7 +280,7 @@ class Config(_Section):
     machine: MachineConfig = Field(default_factory=lambda: MachineConfig())
     out: str | None = Field(default=None, description="Run folder [runs/NAME-TIME].")
     log: tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...] = Field(
-        default=(), description="Further logs: csv, tensorboard, wandb, mlflow."
+        default=(), description="Additional logs: csv, tensorboard, wandb, mlflow."
     )
 
     def resume_command(self, folder: object) -> str:
@@ -309,7 +310,7 @@ class Config(_Section):
     @model_validator(mode="after")
     def _noise_options(self) -> "Config":
         if self.noise is None and (self.noise_map is not None or self.noise_exact):
-            raise ArgumentError("noise_map and noise_exact are for noise, and none is given")
+            raise ArgumentError("noise_map and noise_exact need noise, and no noise is given")
         if self.noise is not None and self.data.labels is not None:
             raise ArgumentError(
                 "noise and data.labels both say what the given labels are; give one of them"
@@ -324,7 +325,7 @@ def build_config(content: Mapping[str, Any]) -> Config:
         content: Settings by section, as in ``config.json``; keys left out keep their defaults.
 
     Raises:
-        ArgumentError: If a key is unknown or a value refused; all problems, one line each.
+        ArgumentError: If a key is unknown or a value is refused; all problems, one line each.
 
     Examples:
         >>> build_config({"data": {"name": "digits"}, "train": {"epochs": "3"}}).train.epochs
@@ -333,7 +334,7 @@ def build_config(content: Mapping[str, Any]) -> Config:
         Traceback (most recent call last):
         imae.errors.ArgumentError: train.epoch: unknown key; did you mean train.epochs?
     """
-    given: object = content  # from Python anything can come
+    given: object = content  # callers may pass anything
     if not isinstance(given, Mapping):
         example = {"data": {"name": "digits"}}
         raise ArgumentError(f"settings are a mapping such as {example}, got {content!r}")

@@ -1,4 +1,4 @@
-"""What people and other programs see of a run while it trains: progress, and further logs."""
+"""What people and other programs see of a run while it trains: progress, and additional logs."""
 
 import csv
 import datetime
@@ -41,7 +41,7 @@ class Display:
 
 @final
 class QuietDisplay(Display):
-    """Only lines that must not be missed, on the error stream.
+    """Prints only lines that must not be missed, to the error stream.
 
     Args:
         has_notes: Whether notes on the data are shown.
@@ -66,7 +66,7 @@ class LineDisplay(Display):
 
     Args:
         clock: Seconds from some moment on.
-        told: What was said about the data; it is not said again.
+        told: Lines about the data that were printed already; they are not repeated.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LineDisplay(Display):
         print(f"imae: {line}", file=sys.stderr, flush=True)
 
     def read(self, summary: str, notes: Sequence[str]) -> None:
-        """Prints them."""
+        """Prints the summary and the notes, unless they were printed before."""
         for line in _untold([summary, *notes], self._told):
             self.say(line)
 
@@ -113,7 +113,7 @@ class BarDisplay(Display):
     """A bar with the time left and the last measures, on the error stream.
 
     Args:
-        told: What was said about the data; it is not said again.
+        told: Lines about the data that were printed already; they are not repeated.
     """
 
     def __init__(self, *, told: set[str] | None = None) -> None:
@@ -141,7 +141,7 @@ class BarDisplay(Display):
         self._task = self._bar.add_task("", total=None)
 
     def read(self, summary: str, notes: Sequence[str]) -> None:
-        """Prints them."""
+        """Prints the summary and the notes, unless they were printed before."""
         for line in _untold([summary, *notes], self._told):
             self.say(line)
 
@@ -171,13 +171,13 @@ def shown_display(told: set[str] | None = None) -> Display:
     """A bar on a terminal, lines in a file or a pipe.
 
     Args:
-        told: What displays of other runs have said about the data; this one adds to it.
+        told: Lines about the data that displays of other runs have printed; this one adds its own.
     """
     return BarDisplay(told=told) if sys.stderr.isatty() else LineDisplay(told=told)
 
 
 def _untold(lines: Sequence[str], told: set[str]) -> list[str]:
-    """The lines that were not told yet; now they are."""
+    """The lines that were not printed yet; they are added to ``told``."""
     new = [line for line in dict.fromkeys(lines) if line not in told]
     told.update(new)
     return new
@@ -218,7 +218,7 @@ class CSVLogger(Logger):
             file.write(text.getvalue().encode())
 
     def close(self) -> None:
-        """Has nothing open."""
+        """Does nothing: no file is open."""
 
 
 @final
@@ -285,7 +285,7 @@ def build_loggers(names: tuple[str, ...], run: RunFolder, step: int) -> list[Log
     Args:
         names: Of csv, tensorboard, wandb, mlflow.
         run: The run folder.
-        step: Steps that are done; what was logged after them is logged again.
+        step: Steps that are done; later rows of the log are written again.
 
     Raises:
         MissingExtraError: If the package of one is not installed.

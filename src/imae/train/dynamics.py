@@ -1,4 +1,4 @@
-"""What each training step shows: every row's margin and weight, and numbers that go wrong."""
+"""What is observed in each step: margin and weight of every row, and numbers out of range."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class Dynamics:
 
     @torch.no_grad()
     def update(self, row: Tensor, logits: Tensor, margin: Tensor, weight: Tensor) -> None:
-        """Takes in a batch of the training pass.
+        """Records a batch of the training pass.
 
         Args:
             row: Positions of the rows, shape (B,).
@@ -135,7 +135,7 @@ def closing_hints(
     counts: NDArray[np.int64] | None = None,
     batch_size: int | None = None,
 ) -> list[str]:
-    """What an experienced person would say about a run that has ended, a line each.
+    """Advice about a run that has ended, one line each.
 
     Args:
         history: One row for each evaluation.
@@ -175,9 +175,9 @@ def rare_class_hint(
     batch_size: int | None,
     class_names: Sequence[str],
 ) -> str | None:
-    """What to say of rare classes that are never predicted, and the options that bring them back.
+    """Advice about rare classes that are never predicted: options that draw them more often.
 
-    A robust loss takes the few rows that contradict all others for wrong labels.
+    A robust loss treats the few rows that contradict all others as wrong labels.
     """
     if counts is None or batch_size is None or len(seen) == 0:
         return None
@@ -244,7 +244,7 @@ class Watch:
 
     @torch.no_grad()
     def update(self, losses: Tensor, logits: Tensor) -> None:
-        """Takes in the losses, shape (B,), and logits, shape (B, C), of a step."""
+        """Records the losses, shape (B,), and logits, shape (B, C), of a step."""
         self._largest = torch.maximum(self._largest, logits.detach().abs().amax().float())
         self._is_finite = self._is_finite & losses.detach().isfinite().all()
 

@@ -109,13 +109,13 @@ class Journal:
             self._progress(state, "running")
 
     def growth(self, state: State) -> None:
-        """Says once that the logits have grown very large."""
+        """Warns once if the logits have grown very large."""
         if (line := state.watch.growth()) is not None:
             self.display.say(line)
             self._progress(state, "running", line)
 
     def dynamics(self, state: State, epoch: int) -> EpochDynamics | None:
-        """Writes what the epoch, from 0, has shown of every row, and clears it.
+        """Writes the dynamics of the epoch, counted from 0, and clears them.
 
         Returns:
             What the network predicts of labels that are not trained on, if there are any.
@@ -185,8 +185,8 @@ class Journal:
     def is_checkpoint_due(self, state: State) -> bool:
         """Whether enough time has passed to save the end of an epoch.
 
-        Training the seconds since then anew gives the same bits and takes no longer than they
-        did, and saving every epoch of a small table took longer than training it.
+        Training those seconds again gives the same bits and takes no longer than the first time,
+        and saving after every epoch of a small table took longer than training on it.
         """
         is_alone = state.ranks.number == 1  # the clocks of several processes do not agree
         age = time.monotonic() - self._last_checkpoint

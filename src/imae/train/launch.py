@@ -1,4 +1,4 @@
-"""Training, resuming and teaching, in this process or in several that are started for it."""
+"""Training and resuming runs, and training a student, in this process or in several."""
 
 import contextlib
 import csv
@@ -108,7 +108,7 @@ def resume(
 
     Args:
         path: The run folder.
-        data: The rows again, if they were given in Python; or where data that was moved is now.
+        data: The rows again, if they were given in Python; or the new place of data that was moved.
             They must have the same content.
         model: The network again, if it was given in Python; its name, if it is a function of
             your own. See ``Run``.
@@ -139,7 +139,7 @@ def resume(
             )
         elif os.sep in config.data.name and not os.path.exists(config.data.name):
             raise DataError(
-                f"{run.path}: its data is not there any more ({config.data.name}: there is no such "
+                f"{run.path}: its data is no longer there ({config.data.name}: there is no such "
                 f"path); if it was moved, say where it is: imae train DATA --resume {run.path}"
             )
         module = model if isinstance(model, nn.Module) else None
@@ -168,7 +168,7 @@ def train_student(
 
     Args:
         run: A finished run, or its folder.
-        data: The rows again, if they were given in Python; or where data that was moved is now.
+        data: The rows again, if they were given in Python; or the new place of data that was moved.
         out: Folder of the new run; by default that of the first with ``-student`` at its end.
         show: Whether to show progress on the error stream.
 

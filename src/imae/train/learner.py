@@ -257,9 +257,9 @@ def _over_rows(
     fabric: "Fabric",
     config: Config,
 ) -> Tensor:
-    """``output`` of the logits and given label of every row; each rank does its share of them."""
-    # Rank r has every number-th row from r on. All have as many, for a network whose weights are
-    # divided computes on all ranks at once: where the rows do not go round, some get row 0 too.
+    """``output`` of the logits and given label of every row, computed by all ranks together."""
+    # Rank r has every number-th row from r on. All must have as many, because a network whose
+    # weights are divided computes on all ranks at once: some are given row 0 to make them equal.
     rows = np.arange(ranks.rank, len(split), ranks.number)
     own = len(rows)
     if own < -(-len(split) // ranks.number):

@@ -93,7 +93,7 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
 
 
 def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -> None:
-    """Measures, writes dynamics and saves where it is time to."""
+    """Measures, writes dynamics and saves where they are due."""
     train = state.config.train
     is_last = state.step == state.total_steps
     is_epoch_end = state.step % state.steps_per_epoch == 0
@@ -120,7 +120,7 @@ def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -
 
 
 def _start_step(state: State) -> None:
-    """Sets what follows from the number of the step: the learning rate and the random draws."""
+    """Sets what depends on the number of the step: the learning rate and the random draws."""
     config = state.config
     epoch, step_in_epoch = divmod(state.step, state.steps_per_epoch)
     # Networks with dropout draw from the global generator: the step decides what they draw.
@@ -250,7 +250,7 @@ def one_cycle(progress: float) -> float:
     """Up from 1/25 over the first 30% of the run, then down to almost nothing, along cosines.
 
     Args:
-        progress: Part of the run that is done, in [0, 1).
+        progress: Fraction of the run that is done, in [0, 1).
 
     Reference:
         Smith and Topin, "Super-convergence", 2019; the numbers are those of torch's OneCycleLR.
@@ -335,7 +335,7 @@ def _time_steps(state: State) -> float:
             weight = None if batch.weight is None else batch.weight[:_TRIED_ROWS]
             tried = slice(_TRIED_ROWS)
             few = Batch(batch.inputs[tried], batch.target[tried], batch.row[tried], weight)
-            for _ in range(2):  # the first also prepares memory
+            for _ in range(2):  # the first also allocates memory
                 taken = _time_step(state, few)
             estimate = taken * len(batch) / len(few)
             if estimate > _LONG_STEP:
@@ -353,13 +353,13 @@ def _time_step(state: State, batch: Batch) -> float:
 
 
 class _SampledFeatures:
-    """Stands for features of all rows: those of a few, repeated, and the time all would take."""
+    """Replaces the features of all rows by those of a few, repeated; estimates the time for all."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def extractor(self, name: str, workers: int) -> Callable[[Split], Split]:  # noqa: ARG002
-        """As ``frozen_features``, with start weights: the time does not depend on weights."""
+        """As ``frozen_features``, with initial weights: the time does not depend on weights."""
         if is_text_embedding(name):  # a matter of seconds
             return frozen_features(name)
         network = build(name, num_classes=1000).eval()

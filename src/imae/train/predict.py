@@ -62,7 +62,7 @@ def predict(
 
     Args:
         run: The run, or its folder.
-        data: Name of a known set, whose test rows are taken, or a path: a folder of images, a CSV
+        data: Name of a known set, whose test rows are used, or a path: a folder of images, a CSV
             or Parquet file, or a ``.npz`` or ``.npy`` file. Labels in it are not read. Or the
             rows themselves: an array, a tensor, a data frame or a torch data set.
         which: "best" on the held-out labels, or "final"; by default the best if there is one.
@@ -214,7 +214,7 @@ def load_network(run: Run, which: str | None) -> Network:
     if not (weights / f"{which or 'final'}.pt").exists():
         if (weights / "final.pt").exists():
             raise DataError(
-                f"{run.path}: has no best weights, as no rows were held out to choose by; take "
+                f"{run.path}: has no best weights, as no rows were held out to choose by; use "
                 f"the final ones"
             )
         raise DataError(

@@ -137,7 +137,7 @@ def published_pixels(name: str, inputs: Inputs) -> Inputs:
 
 
 def with_start_pixels(model: ModelConfig, data: Data, *, is_scaled: bool) -> tuple[Data, bool]:
-    """The data as a network's start weights need it, and whether it is at one scale then.
+    """The data as a network's initial weights need it, and whether it is at one scale then.
 
     Published weights that were trained on blue, green, red pixels of 0 to 255 get such pixels.
 

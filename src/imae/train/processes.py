@@ -161,7 +161,7 @@ def start_processes(call: Callable[[], object], config: Config, folder: Path) ->
 
 
 def lost_a_process(error: Exception) -> bool:
-    """Whether an error only says that another process is gone; backends have no type for it."""
+    """Whether an error only means that another process has ended; backends have no type for it."""
     if not isinstance(error, RuntimeError):
         return False
     is_named = isinstance(error, torch.distributed.DistError)
@@ -169,12 +169,12 @@ def lost_a_process(error: Exception) -> bool:
 
 
 def lost_line(config: Config, folder: Path) -> str:
-    """What a process says that has lost another."""
+    """The message of a process that has lost another one."""
     return f"{_LOST}; continue with: {config.resume_command(folder)}"
 
 
 def _raise_first(said: list[ImaeError], codes: list[int | None], command: str) -> None:
-    """Raises what explains best why processes ended as they did; nothing if all is well."""
+    """Raises the error that best explains why processes ended; nothing if all is well."""
     for error in said:
         if isinstance(error, Stopped):
             raise error

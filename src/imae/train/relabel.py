@@ -40,7 +40,7 @@ def corrupt_split(
     Args:
         split: Rows whose labels count as clean.
         spec: Kind and rate.
-        seed: Seed of every draw.
+        seed: Random seed.
         mapping: ``FROM:TO,FROM:TO`` by class name or number, for ``pairs``.
         exact: Change exactly the asked part of the rows.
 
@@ -112,7 +112,7 @@ def plant_wrong_labels(split: Split, share: float, seed: int) -> tuple[Split, Sp
 
     Args:
         split: Rows under their given labels.
-        share: Part of the rows to change, in (0, 1).
+        share: Fraction of the rows to change, in (0, 1).
         seed: Seed of the draws.
 
     Raises:

@@ -173,7 +173,7 @@ def prepare(
     """Adds noise to the rows of a run, holds some out and brings them to one scale.
 
     Noise comes first, so that the held-out labels are as wrong as those trained on; a validation
-    part that the data brings along gets noise of the same kind. The scale comes last: it is that
+    part that comes with the data gets noise of the same kind. The scale comes last: it is that
     of the rows that are trained on.
 
     Args:
@@ -332,7 +332,7 @@ def _set_trusted_aside(
         return train, validation, None
     if wanted == "validation":
         if validation is None:
-            raise ArgumentError("data.trusted: the data brings no validation part")
+            raise ArgumentError("data.trusted: the data has no validation part")
         return train, None, _under_true_labels(validation)
     assert isinstance(wanted, int)
     if not _is_truth_known(train, config):

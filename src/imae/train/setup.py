@@ -44,9 +44,9 @@ def setup(
     """The state of a run before its first step; nothing is written.
 
     Args:
-        config: Settings, some of them perhaps left open.
+        config: Settings; those left open are decided here.
         fabric: Devices, precision and strategy.
-        display: Shows which start weights were loaded.
+        display: Shows which initial weights were loaded.
         data: Rows from Python, in place of what the settings name.
         model: A network from Python; a copy of it is trained.
         extract: Makes features of images; see ``load_rows``.
@@ -87,7 +87,7 @@ def setup(
     if is_sharded and method.works_on_weights:
         raise ArgumentError(
             f"{config.method.name} works on the weights themselves, which machine.strategy=fsdp "
-            "divides among the processes; take ddp"
+            "divides among the processes; use ddp"
         )
     if model is None:
         networks = build_networks(config, prepared.train, method.num_networks, display)
@@ -142,7 +142,7 @@ def setup(
 
 
 def restart_training(state: State) -> None:
-    """Gives the networks new start weights, and resets the optimiser and the average."""
+    """Initialises the networks again, and resets the optimiser and the average."""
     config, networks = state.config, state.learner.networks
     fresh = build_networks(
         config, state.prepared.train, len(networks), Display(), first=len(networks)
@@ -207,7 +207,7 @@ def _trusted_rows(split: Split | None, device: torch.device) -> TrustedRows | No
 
 
 def build_network(config: Config, train: Split, *, seed: int) -> Network:
-    """The network of a complete configuration, with start weights from a seed."""
+    """The network of a complete configuration, with initial weights from a seed."""
     name = config.model.name
     assert name is not None
     options = {**input_options(name, train.inputs.shape), **config.model.arguments}
@@ -217,13 +217,13 @@ def build_network(config: Config, train: Split, *, seed: int) -> Network:
 def build_networks(
     config: Config, train: Split, number: int, display: Display, *, first: int = 0
 ) -> tuple[Network, ...]:
-    """Networks of a complete configuration, each with its own start weights.
+    """Networks of a complete configuration, each with its own initial weights.
 
     Args:
         config: The settings.
         train: Rows to train on.
         number: How many networks.
-        display: Shows which start weights were loaded.
+        display: Shows which initial weights were loaded.
         first: Number of networks that the run has built before.
     """
     networks = []
@@ -247,7 +247,7 @@ def given_network(model: nn.Module, config: Config, train: Split, method: Method
     """
     if method.num_networks > 1:
         raise ArgumentError(
-            f"{config.method.name} trains {method.num_networks} networks with start weights of "
+            f"{config.method.name} trains {method.num_networks} networks with initial weights of "
             "their own; name a function that builds one: model.name=package.module:function"
         )
     network = as_network(model, train.num_classes)
@@ -256,7 +256,7 @@ def given_network(model: nn.Module, config: Config, train: Split, method: Method
 
 
 def check_network(network: Network, train: Split) -> None:
-    """Tries a network of the user's on one row.
+    """Tests a network of the user's on one row.
 
     Raises:
         ArgumentError: If it fails, has no parameters, or does not give one logit for each class.
@@ -302,7 +302,7 @@ def check_single_rows(network: Network, train: Split) -> None:
 
 
 def first_row(train: Split) -> Tensor:
-    """The first row without augmentation, shape (1, ...), to try a network on."""
+    """The first row without augmentation, shape (1, ...), to test a network with."""
     return train.inputs.batch(np.zeros(1, np.int64), generator=None)
 
 
@@ -345,7 +345,7 @@ _WARM_UP_PART = 8  # of a short run: one step in this many
 def careful_start(config: Config, prepared: Prepared) -> Config:
     """The resolved configuration with gradients clipped and a warm-up, for two classes.
 
-    What is set stays.
+    Settings that were given are kept.
     """
     train, schedule = config.train, config.schedule
     clip, warm_up = train.clip, schedule.warm_up

@@ -87,7 +87,7 @@ class State:
         watch: Checks that numbers stay finite and logits small.
         average: Moving average of the weights, if there is one.
         total_steps: Steps of the whole run.
-        restart: When the networks are trained again from new start weights, if ever.
+        restart: When the networks are trained again from new initial weights, if ever.
         is_sharded: Whether the weights of the networks are divided among the ranks.
         step: Steps that are done.
         loss: Summed loss and weight of the rows since the last evaluation, on this rank.
