@@ -48,7 +48,7 @@ def test_a_path_wins_if_it_is_written_as_one(tmp_path, monkeypatch, photo):
         ("zzzzzz", "unknown data set 'zzzzzz'; known: digits, .*and there is no such path"),
         ("a\0b", "unknown data set .a.x00b.; .*path"),
         ("x" * 5000, "it is not a valid path"),
-        (Path("digits"), "digits: there is no such path; .* bare name"),
+        (Path("digits"), "digits: there is no such path; .* give only its name"),
     ],
 )
 def test_what_is_not_there_is_one_line(name, message):
