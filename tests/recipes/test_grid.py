@@ -63,7 +63,7 @@ def test_runs_are_done_once_and_a_failure_is_told_at_the_end(recipe, tmp_path):
 
 def test_what_sets_cells_apart_cannot_be_set_for_all(recipe):
     cells = recipe.cells("short")
-    with pytest.raises(ArgumentError, match=r"optimizer.lr: the recipe tries several of it"):
+    with pytest.raises(ArgumentError, match=r"optimizer.lr: the recipe tries several values of it"):
         check_overrides(cells, {"optimizer": {"lr": 0.05}})
     for settings in ({"method": {"name": "mae"}}, {"noise": "symmetric:0.2"}, {"out": "x"}):
         with pytest.raises(ArgumentError, match=r"belongs to the recipe"):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from imae.recipes.grid import build_jobs
-from imae.recipes.runner import _work, run_at_once
+from imae.recipes.runner import _work, run_in_parallel
 from imae.records import RunFolder
 from imae.train import Stopped, resume
 
@@ -22,7 +22,7 @@ def test_jobs_are_done_and_one_that_fails_stops_no_other(jobs):
     bad = jobs[1].config.model_copy(
         update={"train": jobs[1].config.train.model_copy(update={"batch_size": 1000})}
     )
-    ends = run_at_once([jobs[0], type(jobs[1])("bad", bad), jobs[2]], 2)
+    ends = run_in_parallel([jobs[0], type(jobs[1])("bad", bad), jobs[2]], 2)
     problems = {job.name: problem for job, problem in ends}
     assert "more than the 180 rows" in problems.pop("bad")
     assert list(problems.values()) == [None, None]
@@ -57,7 +57,7 @@ def test_a_signal_saves_the_runs_and_they_can_go_on(recipe, tmp_path, is_server_
     thread = threading.Thread(target=stop_when_it_trains)
     thread.start()
     with pytest.raises(Stopped, match="resume with the same command") as stopped:
-        list(run_at_once([job], 2))
+        list(run_in_parallel([job], 2))
     thread.join()
     assert stopped.value.code == 143
     progress = folder.progress()
@@ -78,7 +78,7 @@ def test_a_killed_process_is_named_and_its_run_can_go_on(recipe, tmp_path):
 
     thread = threading.Thread(target=kill_when_it_trains)
     thread.start()
-    ((_, problem),) = run_at_once([job], 1)
+    ((_, problem),) = run_in_parallel([job], 1)
     thread.join()
-    assert problem == "its process ended without a word (exit code -9)"
+    assert problem == "its process ended without a message (exit code -9)"
     assert resume(job.config.out).result["final"]["step"] == 60

@@ -39,7 +39,7 @@ def test_it_is_frozen_and_survives_json():
         ({"seed": -1}, "greater than or equal to 0"),
         ({"noise": "symetric:0.4"}, "did you mean symmetric"),
         ({"noise": "symmetric:1"}, r"rate must be in \[0, 1\)"),
-        ({"noise_exact": True}, "are for noise"),
+        ({"noise_exact": True}, "need noise"),
         ({"model": {"name": "resnet21"}}, "did you mean resnet"),
         ({"method": {"name": "imea"}}, "did you mean imae"),
         ({"method": {"name": "gce", "arguments": {"q": 2}}}, "q must be in"),

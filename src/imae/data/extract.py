@@ -47,7 +47,7 @@ def extract_features(
         split: Rows whose plain inputs, as in evaluation, the network sees.
         network: Gives features of shape (B, E) for a batch. A module, or the one that this is a
             method of, is put in evaluation mode for the time it runs.
-        name: Name of the network and of its weights; another name, another file in the cache.
+        name: Name of the network and of its weights, which is part of the key of the cache.
         cache: Folder for the features.
         batch_size: Rows that the network sees at once.
         workers: Processes that read and decode.

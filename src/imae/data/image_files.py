@@ -32,8 +32,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 class ImageFiles(Inputs):
     """Images warped to a square and cropped: at random and mirrored in training, else centred.
 
-    Each image has its own crop and mirror. Decoding is what costs here: let ``Batches`` do it in
-    worker processes.
+    Each image is cropped and mirrored independently. Decoding takes most of the time: let
+    ``Batches`` do it in worker processes.
 
     Args:
         root: Folder that holds the images.
@@ -43,7 +43,7 @@ class ImageFiles(Inputs):
         mean: Mean of every channel, on pixels scaled to [0, 1].
         std: Standard deviation of every channel, on the same scale.
         flip: Whether half of the images are mirrored in training.
-        blue_first: Whether channels are given out as blue, green, red; ``mean`` and ``std`` too.
+        blue_first: Whether channels are in the order blue, green, red; ``mean`` and ``std`` too.
 
     Raises:
         ArgumentError: If ``crop`` is below 1 or above ``resize``.
@@ -175,8 +175,8 @@ def decode(path: Path, *, size: int | None = None) -> Any:
             half, a quarter or an eighth of its size, which is quicker and looks the same.
 
     Raises:
-        DataError: If it cannot be read as an image, holds more pixels than is sane, or values of
-            no known range.
+        DataError: If it cannot be read as an image, has too many pixels, or values whose range
+            is not known.
     """
     library = import_extra("PIL.Image", extra="data")
     try:
@@ -272,7 +272,7 @@ def confined_names(root: Path, names: Sequence[str], *, source: str) -> tuple[st
 
 
 def check_present(data: Data) -> None:
-    """Raises if an image file is not there; whether it can be read shows when it is.
+    """Raises if an image file is missing; its content is checked when it is read.
 
     Raises:
         DataError: If one is missing, is empty or is not a regular file; the message counts them.

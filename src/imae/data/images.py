@@ -22,7 +22,7 @@ from imae.errors import ArgumentError, DataError, check_integer
 class ArrayImages(Inputs):
     """Images of one size; in training each is padded with black, cropped back and mirrored.
 
-    Every image has its own crop and its own coin for the mirror.
+    Each image is cropped and mirrored independently of the others.
 
     Args:
         pixels: Images, shape (N, C, H, W), uint8.
@@ -30,7 +30,7 @@ class ArrayImages(Inputs):
         std: Standard deviation of every channel, on the same scale.
         pad: Black pixels added on each side before the crop; 0 for no crop.
         flip: Whether half of the images are mirrored; turn it off for digits and letters.
-        blue_first: Whether channels are given out as blue, green, red; ``mean`` and ``std`` too.
+        blue_first: Whether channels are in the order blue, green, red; ``mean`` and ``std`` too.
 
     Raises:
         ArgumentError: If ``pad`` is negative.

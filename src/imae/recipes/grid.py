@@ -11,7 +11,7 @@ from typing import Any
 from imae.errors import ArgumentError, ImaeError, check_integer
 from imae.methods.catalog import METHODS
 from imae.recipes.recipe import Cell, Settings, cell_config, run_folder
-from imae.recipes.runner import Job, attempt, run_at_once, run_on_ray
+from imae.recipes.runner import Job, attempt, run_in_parallel, run_on_ray
 from imae.records import RunFolder
 from imae.records.files import write_file
 from imae.records.measures import TEST
@@ -152,7 +152,7 @@ def run_jobs(
     elif workers == 1:
         ends = _one_by_one(waiting, show=show, say=say)
     else:
-        ends = run_at_once(waiting, workers)
+        ends = run_in_parallel(waiting, workers)
     failed: dict[str, list[str]] = {}
     for number, (job, problem) in enumerate(ends, start=1):
         say(f"{number} of {len(waiting)}: {job.name} {_end(job, problem)}")

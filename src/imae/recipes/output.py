@@ -31,7 +31,7 @@ def as_markdown(
         recipe: The recipe.
         budget: Name of its budget.
         outcomes: What was measured for every cell.
-        changed: Settings laid over those of the budget, which the table must tell.
+        changed: Settings laid over those of the budget, which the table must state.
     """
     ran = [each for each in outcomes if each.runs or each.unfinished or each.failed]
     lines = [f"# {recipe.name}", "", f"{recipe.title[0].upper()}{recipe.title[1:]}.", ""]
@@ -225,7 +225,7 @@ def save_figures(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     """Writes a figure of every measure for the cells that differ only in their method.
 
     Args:
-        outcomes: What the cells came to, read from the records of their runs.
+        outcomes: What was measured for the cells, read from the records of their runs.
         folder: Where the files go; made if it is not there.
 
     Returns:

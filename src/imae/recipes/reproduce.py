@@ -34,7 +34,7 @@ _OTHERS = "another recipe, budget or settings"
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a recipe came to.
+    """The result of a recipe.
 
     Args:
         recipe: The recipe.
@@ -71,10 +71,10 @@ def reproduce(
         name: A name of ``imae.recipes.RECIPES``.
         budget: A name of ``imae.recipes.BUDGETS``.
         out: Folder for the runs, the tables and the figures.
-        only: Patterns of cells to train; all for none.
+        only: Patterns of cells to train; all cells if empty.
         seeds: Runs of each cell; 3 for the budget ``features`` and 1 for the others by default.
         is_resumed: Whether the folder may hold runs already; they are resumed.
-        workers: Runs at once.
+        workers: Runs at the same time.
         ray_address: A Ray cluster to run on.
         settings: Laid over the settings of every cell, such as the folder of the data.
         show: Whether to show the progress of a run.
@@ -187,7 +187,7 @@ def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproductio
 
 
 def chosen_cells(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells whose name fits one of the patterns, such as ``resnet20-40-*``; all for none.
+    """The cells whose name fits one of the patterns, such as ``resnet20-40-*``; all if none.
 
     Raises:
         ArgumentError: If a pattern fits no cell.
@@ -211,7 +211,7 @@ _FIXED = ("data.name", "method.name", "model.name", "noise", "out")
 def check_overrides(
     cells: Sequence[Cell], settings: Settings, *, required: Sequence[str] = ()
 ) -> None:
-    """Refuses settings by which the rows of a table would no longer be what they are called.
+    """Refuses settings under which the rows of a table would not be what their names say.
 
     Args:
         cells: All cells of the recipe.
@@ -226,12 +226,10 @@ def check_overrides(
     tried = {key for cell in cells for each in cell.variants for key in flatten(each.settings)}
     for key in (key for key in flatten(settings) if key not in required):
         if key in tried:
-            raise ArgumentError(f"{key}: the recipe tries several of it; leave it out")
+            raise ArgumentError(f"{key}: the recipe tries several values of it; leave it out")
         is_of_a_method = key.startswith("method.") and any(key in each for each in by_cell)
         if key in _FIXED or is_of_a_method or len({each.get(key) for each in by_cell}) > 1:
-            raise ArgumentError(
-                f"{key}: belongs to the recipe; for something else there is imae compare"
-            )
+            raise ArgumentError(f"{key}: belongs to the recipe; use imae compare for another value")
 
 
 def _check_required(recipe: Recipe, budget: str, changed: Settings) -> None:
@@ -244,12 +242,12 @@ def _check_required(recipe: Recipe, budget: str, changed: Settings) -> None:
 
 
 def _content(recipe: Recipe, budget: str, changed: Settings) -> dict[str, Any]:
-    """What a folder is for."""
+    """What is written into a folder to say which runs it is for."""
     return {"recipe": recipe.name, "budget": budget, "settings": _without_machine(changed)}
 
 
 def _check_data(jobs: Sequence[Job]) -> None:
-    """Raises what the first of many runs would, if a data set is not there."""
+    """Raises before the first run if a data set is missing."""
     for name, root in dict.fromkeys((job.config.data.name, job.config.data.root) for job in jobs):
         for item in SETS:
             if item.name == name and item.locate(data_root(root)) is None:

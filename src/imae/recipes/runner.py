@@ -53,7 +53,7 @@ def train_or_resume(config: Config, *, show: bool = False, display: Display | No
 
 
 def attempt(config: Config, *, show: bool = False, display: Display | None = None) -> str | None:
-    """Does a run as ``train_or_resume``; what went wrong, in one line, or None.
+    """Calls ``train_or_resume``; returns what went wrong, in one line, or None.
 
     Raises:
         Stopped: If a signal ended it; it can be resumed.
@@ -71,7 +71,7 @@ def attempt(config: Config, *, show: bool = False, display: Display | None = Non
 
 
 def attempt_content(content: Mapping[str, Any], *, has_notes: bool = True) -> str | None:
-    """Does a run given as plain settings, as another process gets them; see ``attempt``.
+    """Calls ``attempt`` with settings as plain values, as another process receives them.
 
     Args:
         content: The settings.
@@ -83,10 +83,10 @@ def attempt_content(content: Mapping[str, Any], *, has_notes: bool = True) -> st
 _SECONDS_BETWEEN_LOOKS = 0.5  # for a signal
 
 
-def run_at_once(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | None]]:
+def run_in_parallel(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | None]]:
     """Runs the jobs, a few at a time.
 
-    A process that dies takes no other with it: its run can be resumed.
+    A process that dies does not stop the others, and its run can be resumed.
 
     Yields:
         Each job as it ends, with what went wrong or None.
@@ -110,7 +110,7 @@ def run_at_once(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, str | 
 
 
 class _Worker:
-    """A process that does one job, and the pipe on which it says what went wrong.
+    """A process for one job, and the pipe on which it reports what went wrong.
 
     The pipe tells when it has ended. What multiprocessing knows of it comes from the process that
     started it, which a signal to all of them ends before the runs have saved.
@@ -129,7 +129,7 @@ class _Worker:
             said: str | None = self.receiver.recv()
         except EOFError:
             self._process.join()
-            return f"its process ended without a word (exit code {self._process.exitcode})"
+            return f"its process ended without a message (exit code {self._process.exitcode})"
         finally:
             self.receiver.close()
         return said
@@ -162,7 +162,7 @@ _SECONDS_TO_ANSWER = 10
 
 
 def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | None]]:
-    """Does the jobs on a cluster; a run whose worker dies resumes on another.
+    """Runs the jobs on a cluster; a run whose worker dies resumes on another.
 
     All machines of the cluster must see the run folders and the data under the same names.
 
@@ -180,7 +180,7 @@ def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | N
         MissingExtraError: If ray is not installed.
     """
     ray: Any = import_extra("ray", extra="cluster")
-    _check_somebody_answers(address)
+    _check_cluster_answers(address)
     own = {"include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address=address, log_to_driver=False, **own)
@@ -195,7 +195,7 @@ def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | N
         ray.shutdown()
 
 
-def _check_somebody_answers(address: str) -> None:
+def _check_cluster_answers(address: str) -> None:
     """Raises if no process listens at a host and port, where Ray would retry for minutes."""
     place = re.fullmatch(r"(?:ray://)?([^/]+):(\d+)", address)
     if place is None:
@@ -208,7 +208,7 @@ def _check_somebody_answers(address: str) -> None:
 
 
 def check_resources(ray: Any, jobs: Sequence[Job]) -> None:
-    """Refuses runs for which Ray would wait without a word.
+    """Refuses runs for which Ray would wait forever without saying so.
 
     Raises:
         ArgumentError: If a run asks for more than the cluster has.

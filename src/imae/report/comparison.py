@@ -131,7 +131,7 @@ def table(runs: Sequence[RunRecord]) -> Table:
 
 
 def group(runs: Iterable[RunRecord], key: Callable[[RunRecord], Key]) -> dict[Key, list[RunRecord]]:
-    """The runs by what ``key`` says of them, in the order in which it first says so."""
+    """The runs grouped by a key, in the order in which its values first appear."""
     groups: dict[Key, list[RunRecord]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)
@@ -148,7 +148,7 @@ def _time(runs: Sequence[RunRecord]) -> Summary | None:
     return summarise((run.result or {}).get("seconds_per_step") for run in runs)
 
 
-_NUM_EPOCHS = 60  # of the dynamics, evenly spread: more would not be told apart on a slider
+_NUM_EPOCHS = 60  # of the dynamics, evenly spread: more could not be told apart on a slider
 _NUM_CLASSES = 24  # class names that are listed
 
 

@@ -284,5 +284,5 @@ def _share(labels: RunLabels) -> str:
 
 
 def relative_link(target: Path, page: str | os.PathLike[str] | None) -> str | None:
-    """The way from a page to a file beside it, or None if it is not known where the page goes."""
+    """The relative link from a page to a file, or None if the place of the page is not known."""
     return None if page is None else Path(os.path.relpath(target, Path(page).parent)).as_posix()

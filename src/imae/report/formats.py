@@ -16,7 +16,7 @@ from imae.report.hints import Summary
 if TYPE_CHECKING:
     from imae.report.comparison import Row, Table
 
-# The columns of a report: all of the test rows, and the measures that sum a run up.
+# The columns of a report: the measures that summarise a run.
 REPORTED = tuple(column for column in COLUMNS if column.measure.is_summary)
 UNKNOWN = "-"
 Item = TypeVar("Item")
@@ -27,8 +27,8 @@ def printable(value: object) -> str:
     r"""The value as one line of characters that a terminal, a page or a file can hold.
 
     Control characters, line breaks, characters that turn the direction of writing and halves of
-    surrogate pairs each become the replacement character: a name from a file must not steer a
-    terminal or hide a part of itself.
+    surrogate pairs each become the replacement character: a name from a file must not control
+    a terminal or hide a part of itself.
 
     Examples:
         >>> printable("cat\x1b[2J")
