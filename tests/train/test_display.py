@@ -35,9 +35,9 @@ def test_the_bar_shows_lines_as_they_are(capsys):
 
 @pytest.mark.parametrize("kind", [BarDisplay, LineDisplay])
 def test_what_was_told_about_the_data_is_not_told_again(capsys, kind):
-    told = set()
-    kind(told=told).read("60 rows", ["a note"])
-    kind(told=told).read("60 rows", ["a note", "another"])
+    printed = set()
+    kind(printed=printed).read("60 rows", ["a note"])
+    kind(printed=printed).read("60 rows", ["a note", "another"])
     assert capsys.readouterr().err == "imae: 60 rows\nimae: a note\nimae: another\n"
     kind().read("60 rows", [])
     assert capsys.readouterr().err == "imae: 60 rows\n"

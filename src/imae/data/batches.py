@@ -218,7 +218,7 @@ def balanced_sizes(counts: NDArray[np.int64], batch_size: int) -> tuple[int, int
 def _balanced_classes(
     split: Split, batch_size: int, balanced: int
 ) -> tuple[NDArray[np.int64], ...]:
-    """The rows of every class that has any, for batches of so many rows of a class."""
+    """The rows of every class that has any, checked for batches of ``balanced`` rows a class."""
     check_integer("balanced", balanced, low=1)
     if batch_size % balanced:
         raise ArgumentError(

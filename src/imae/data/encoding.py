@@ -374,7 +374,7 @@ def as_column(
 def as_written_numbers(
     name: str, cells: Sequence[object], *, decimal: str = ".", trained: str | None = None
 ) -> RawColumn | None:
-    """A column of numbers with a unit or with thousands apart, or None if a cell is no such one.
+    """A column of numbers with units or thousands separators, or None if a cell is not one.
 
     $1.23, 12.3%, 1,234,567 and 1.234,5 are known; all cells must have the same unit. Where all
     can be read with either sign for the point, the column has a note.
@@ -383,7 +383,7 @@ def as_written_numbers(
         name: Name of the column.
         cells: Its cells.
         decimal: What the file has in place of the point.
-        trained: How numbers were written in training, for new rows.
+        trained: Format of the numbers in training, for new rows.
     """
     texts = _texts(cells)
     present = [text for text in texts if text is not None]

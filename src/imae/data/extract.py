@@ -170,7 +170,7 @@ _FOLDER = ("tokenizer.json", "model.safetensors")
 
 
 def is_text_embedding(name: str) -> bool:
-    """Whether this names embeddings of texts: ``"wordllama"``, or a folder of one's own."""
+    """Whether this names embeddings of texts: ``"wordllama"``, or a folder."""
     return name == "wordllama" or Path(name).is_dir()
 
 

@@ -104,7 +104,7 @@ class ImageFiles(Inputs):
 
     def content_hash(self) -> str:
         """Hash of the bytes of all files and of how they are prepared."""
-        # The words tell these inputs from those of versions that decoded otherwise.
+        # The words distinguish these inputs from those of versions that decoded differently.
         prepared = ("upright on white", len(self), self.resize, self.crop, self.mean, self.std)
         digest = hashlib.sha256(repr(prepared + ("blue first",) * self.blue_first).encode())
         for name in self.names:

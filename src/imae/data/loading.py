@@ -257,7 +257,7 @@ class Unlabelled:
 
     Args:
         inputs: Images, texts or features, one for each row.
-        row_ids: Name of every row in its source, shape (N,), strings, no two alike.
+        row_ids: Name of every row in its source, shape (N,), strings, all different.
         notes: What a user should know about how they were read.
     """
 

@@ -68,7 +68,7 @@ class Split:
     Args:
         inputs: Images, file names or features, one for each row.
         labels: Given labels, possibly wrong, shape (N,), integers in [0, C).
-        row_ids: Name of every row in its source, shape (N,), strings, no two alike.
+        row_ids: Name of every row in its source, shape (N,), strings, all different.
         class_names: Names of the C classes.
         clean_labels: True labels where they are known, shape (N,).
         weights: Weight of each row, shape (N,), not negative.
@@ -195,7 +195,7 @@ def hold_out(
 
     Each class gives its share, rounded so that the total is right, and keeps at least one row.
     Duplicates stay on one side, since a network must not be tested on a row it was trained on, so
-    slightly more or less may be held out. If they are so many that less than half of the fraction
+    slightly more or less may be held out. If there are so many that less than half of the fraction
     could be held out, as in a table of few categories, they are divided like other rows. Rows keep
     their order and their ids.
 

@@ -226,7 +226,7 @@ def _split_frame(frame: Any) -> tuple[Any, Any]:
     if len(labels) != 1:
         raise DataError(
             f"a data frame must have one column called {' or '.join(LABEL_NAMES)}, "
-            f"got {', '.join(names[:10])}; or give features and labels apart: (frame, labels)"
+            f"got {', '.join(names[:10])}; or give features and labels separately: (frame, labels)"
         )
     return frame[[name for name in names if name != labels[0]]], frame[labels[0]]
 

@@ -167,10 +167,10 @@ def run_jobs(
 def _one_by_one(
     jobs: Sequence[Job], *, show: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[Job, str | None]]:
-    told = set[str]()  # the same data is described once
+    printed = set[str]()  # the same data is described once
     for number, job in enumerate(jobs, start=1):
         say(f"{number} of {len(jobs)}: {job.name} begins")
-        display = shown_display(told) if show else None
+        display = shown_display(printed) if show else None
         try:
             problem = attempt(job.config, show=show, display=display)
         except Stopped as stopped:

@@ -31,7 +31,7 @@ def as_markdown(
         recipe: The recipe.
         budget: Name of its budget.
         outcomes: What was measured for every cell.
-        changed: Settings laid over those of the budget, which the table must state.
+        changed: Settings that override those of the budget, which the table must state.
     """
     ran = [each for each in outcomes if each.runs or each.unfinished or each.failed]
     lines = [f"# {recipe.name}", "", f"{recipe.title[0].upper()}{recipe.title[1:]}.", ""]
@@ -185,7 +185,7 @@ def _budget_line(budget: str, changed: Settings) -> str:
 
 
 def _but(changed: Settings) -> str:
-    """What was set otherwise, apart from the machine and the place of the data."""
+    """Settings that were changed, except for the machine and the place of the data."""
     changes = [
         f"`{name}={value}`"
         for name, value in flatten(changed).items()

@@ -150,10 +150,10 @@ def budgeted(
     Args:
         budget: A name of ``BUDGETS``.
         cells: The cells at the paper's budget.
-        short: What is laid over each for ``short``.
+        short: Settings that override those of each cell for ``short``.
         rates: Learning rates that ``short`` tries for each cell, the same for all; none to keep
             what the cell has.
-        features: What is laid over each for ``features``.
+        features: Settings that override those of each cell for ``features``.
 
     Raises:
         ArgumentError: If there is no such budget.
@@ -277,7 +277,7 @@ def noise_grid(
         rates: Noise rates in percent; 0 makes IMAE take the T of clean labels.
         losses: Names of methods.
         num_classes: Classes of the data.
-        prefix: Put before the rate, to tell two kinds of noise apart.
+        prefix: Put before the rate in names, to distinguish two kinds of noise.
 
     Examples:
         >>> cells = noise_grid({"seed": 1}, kind="symmetric", rates=(0, 40), losses=("gce",))

@@ -27,7 +27,7 @@ class Variant:
 
     Args:
         label: Short text for folders and tables, such as ``lr=0.1``; empty for the only one.
-        settings: What is laid over the settings of the cell.
+        settings: Override the settings of the cell.
     """
 
     label: str = ""
@@ -77,7 +77,7 @@ class Recipe:
 
 
 def merged(*layers: Settings) -> dict[str, Any]:
-    """Nested settings laid over one another; the last one counts.
+    """Nested settings merged; later ones override earlier ones.
 
     Examples:
         >>> merged({"train": {"epochs": 1, "clip": 5}}, {"train": {"epochs": 2}})
@@ -111,7 +111,7 @@ def cell_config(
     Args:
         cell: The cell.
         variant: One of its variants.
-        changed: Laid over the settings of both.
+        changed: Settings that override those of both.
         seed: Seed of the run; that of the settings if None.
 
     Raises:
@@ -200,7 +200,7 @@ def outcomes(recipe: Recipe, budget: str, folder: Path, changed: Settings) -> tu
         recipe: The recipe.
         budget: Name of its budget; the paper's numbers are shown only beside its own networks.
         folder: Folder of the recipe.
-        changed: What was laid over the settings of every cell.
+        changed: Settings that override those of every cell.
 
     Raises:
         DataError: If a run folder cannot be read, or holds a run under other settings, whose

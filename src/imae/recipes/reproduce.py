@@ -39,7 +39,7 @@ class Reproduction:
     Args:
         recipe: The recipe.
         budget: Name of its budget.
-        changed: Settings laid over those of every cell, apart from the machine's.
+        changed: Settings that override those of every cell, except for the machine's.
         outcomes: What was measured for every cell.
         files: The tables and figures written.
     """
@@ -76,7 +76,7 @@ def reproduce(
         is_resumed: Whether the folder may hold runs already; they are resumed.
         workers: Runs at the same time.
         ray_address: A Ray cluster to run on.
-        settings: Laid over the settings of every cell, such as the folder of the data.
+        settings: Override the settings of every cell, such as the folder of the data.
         show: Whether to show the progress of a run.
         say: Called with a line for every run that begins or ends.
 
@@ -215,7 +215,7 @@ def check_overrides(
 
     Args:
         cells: All cells of the recipe.
-        settings: What a user wants to lay over the settings of every cell.
+        settings: Settings of the user that would override those of every cell.
         required: Settings that the recipe leaves to the user.
 
     Raises:

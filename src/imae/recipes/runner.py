@@ -64,7 +64,7 @@ def attempt(config: Config, *, show: bool = False, display: Display | None = Non
         raise
     except ImaeError as error:
         return str(error)
-    except Exception as error:  # such as no more memory: the other runs of a grid continue
+    except Exception as error:  # such as out of memory: the other runs of a grid continue
         traceback.print_exc()
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return None

@@ -28,7 +28,7 @@ def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> 
     Args:
         path: The file.
         is_name_synced: Whether to wait until the folder is on the disk too. Without it a crash of
-            the machine may leave the old file, until somebody calls ``sync`` for the folder.
+            the machine may leave the old file, until ``sync`` is called for the folder.
 
     Examples:
         >>> import tempfile
@@ -243,7 +243,7 @@ _OWN = {
     "audit": r"audit\.(npz|json)|(data|check)\.json|(decisions|suspects)\.csv"
     r"|(review|check)\.html|lock",
 }
-_locked: set[Path] = set()  # record locks do not hold against one's own process
+_locked: set[Path] = set()  # record locks do not exclude the process that holds them
 
 
 def check_free(folder: Path) -> None:

@@ -322,7 +322,7 @@ def check_held_labels(held: RunLabels, trained: RunLabels, where: str) -> None:
 
 
 def check_dynamics(dynamics: EpochDynamics, where: str, *, rows: int, classes: int) -> None:
-    """Raises unless an epoch is one of so many rows and classes.
+    """Raises unless the dynamics of an epoch fit the number of rows and classes.
 
     Raises:
         DataError: If not.

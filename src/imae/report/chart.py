@@ -66,7 +66,7 @@ _MOST_POINTS = 400  # a line of more has more points than a screen has columns
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of numbers laid along a range of pixels.
+    """A range of numbers mapped to a range of pixels.
 
     Args:
         low: Number at the first pixel.
@@ -74,7 +74,7 @@ class Axis:
         first: Where the axis begins.
         last: Where it ends.
         ticks: Numbers that are written beside it.
-        is_square_root: Whether square roots are laid out evenly instead of the numbers.
+        is_square_root: Whether the scale is that of square roots.
     """
 
     low: float

@@ -20,7 +20,7 @@ from imae.report.dynamics import NUM_BINS, read_labels
 from imae.report.formats import printable
 from imae.report.read import RunRecord
 
-# A palette that stays apart for colour-blind readers (Okabe and Ito); None is the text's colour.
+# A palette that colour-blind readers can distinguish (Okabe and Ito); None is the text's colour.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", None)
 _STYLES = ("-", "--", "-.", ":")
 _MOST_WITHIN = 10  # labels for which there is room within the axes

@@ -155,7 +155,7 @@ def _content(run: RunRecord) -> str | None:
 
 
 def differing(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """The values of every setting that differs, apart from the seed and the machine.
+    """The values of every setting that differs, except for the seed and the machine.
 
     A setting that some of the configurations do not have, as those of another version, is compared
     between the others.
@@ -210,7 +210,7 @@ def _best_held_out(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
 
 
 def _standard_error(summary: Summary, runs: Sequence[RunRecord]) -> float:
-    """Standard error of a mean accuracy: over the seeds, and of a share of so many rows."""
+    """Standard error of a mean accuracy: the larger of that over seeds and that over rows."""
     over_seeds = (summary.deviation or 0.0) / math.sqrt(summary.count)
     rows = sum(_num_held_out(run) for run in runs)
     of_rows = math.sqrt(summary.mean * (1 - summary.mean) / rows) if rows else 0.0

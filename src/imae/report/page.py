@@ -56,7 +56,7 @@ def write_report(
     Args:
         runs: Records of run folders, finished or not.
         out: The file to write.
-        pictures: Makes the pictures of suspect rows; without it they are told by their ids.
+        pictures: Makes the pictures of suspect rows; without it they are shown by their ids.
 
     Raises:
         DataError: If the labels or the dynamics of a run are damaged.

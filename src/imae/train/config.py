@@ -119,7 +119,7 @@ class MethodConfig(_Section):
         from imae.methods.catalog import METHODS
         from imae.methods.matrix import is_matrix_file
 
-        # Files are read when a run starts: the settings of somebody else's run open none.
+        # Files are read when a run starts: reading the settings of another person's run opens none.
         checked = {key: value for key, value in self.arguments.items() if not is_matrix_file(value)}
         try:
             METHODS.build(self.name, **checked)

@@ -66,14 +66,14 @@ class LineDisplay(Display):
 
     Args:
         clock: Seconds from some moment on.
-        told: Lines about the data that were printed already; they are not repeated.
+        printed: Lines about the data that were printed already; they are not repeated.
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, told: set[str] | None = None
+        self, clock: Callable[[], float] = time.monotonic, *, printed: set[str] | None = None
     ) -> None:
         self._clock = clock
-        self._told = set[str]() if told is None else told
+        self._printed = set[str]() if printed is None else printed
         self._start = self._total = 0
         self._started = self._spoke = 0.0
         self._last = ""
@@ -84,7 +84,7 @@ class LineDisplay(Display):
 
     def read(self, summary: str, notes: Sequence[str]) -> None:
         """Prints the summary and the notes, unless they were printed before."""
-        for line in _untold([summary, *notes], self._told):
+        for line in _not_printed([summary, *notes], self._printed):
             self.say(line)
 
     def start(self, step: int, total_steps: int) -> None:
@@ -113,10 +113,10 @@ class BarDisplay(Display):
     """A bar with the time left and the last measures, on the error stream.
 
     Args:
-        told: Lines about the data that were printed already; they are not repeated.
+        printed: Lines about the data that were printed already; they are not repeated.
     """
 
-    def __init__(self, *, told: set[str] | None = None) -> None:
+    def __init__(self, *, printed: set[str] | None = None) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -127,7 +127,7 @@ class BarDisplay(Display):
             TimeRemainingColumn,
         )
 
-        self._told = set[str]() if told is None else told
+        self._printed = set[str]() if printed is None else printed
         self._bar = Progress(
             TextColumn("step"),
             MofNCompleteColumn(),
@@ -142,7 +142,7 @@ class BarDisplay(Display):
 
     def read(self, summary: str, notes: Sequence[str]) -> None:
         """Prints the summary and the notes, unless they were printed before."""
-        for line in _untold([summary, *notes], self._told):
+        for line in _not_printed([summary, *notes], self._printed):
             self.say(line)
 
     def start(self, step: int, total_steps: int) -> None:
@@ -167,19 +167,19 @@ class BarDisplay(Display):
         self._bar.stop()
 
 
-def shown_display(told: set[str] | None = None) -> Display:
+def shown_display(printed: set[str] | None = None) -> Display:
     """A bar on a terminal, lines in a file or a pipe.
 
     Args:
-        told: Lines about the data that displays of other runs have printed; this one adds its own.
+        printed: Lines about the data that other displays have printed; this one adds its own.
     """
-    return BarDisplay(told=told) if sys.stderr.isatty() else LineDisplay(told=told)
+    return BarDisplay(printed=printed) if sys.stderr.isatty() else LineDisplay(printed=printed)
 
 
-def _untold(lines: Sequence[str], told: set[str]) -> list[str]:
-    """The lines that were not printed yet; they are added to ``told``."""
-    new = [line for line in dict.fromkeys(lines) if line not in told]
-    told.update(new)
+def _not_printed(lines: Sequence[str], printed: set[str]) -> list[str]:
+    """The lines that were not printed yet; they are added to ``printed``."""
+    new = [line for line in dict.fromkeys(lines) if line not in printed]
+    printed.update(new)
     return new
 
 

@@ -356,7 +356,7 @@ def train_here(
             with contextlib.suppress(ImaeError):
                 journal.failed(state, str(error))
             raise
-        except Exception as error:  # such as no more memory
+        except Exception as error:  # such as out of memory
             is_lost = state.ranks.number > 1 and lost_a_process(error)
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             with contextlib.suppress(ImaeError):

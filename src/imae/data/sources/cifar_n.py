@@ -217,7 +217,7 @@ def _unzip(data: bytes, path: Path) -> dict[str, bytes]:
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
     check_packing(member, where=str(path))
     with archive.open(member) as stream:
-        # Asked for as much as it claims to hold, it unpacks no more; asked for all it would.
+        # Reads only as much as the header claims; reading everything could unpack far more.
         return stream.read(member.file_size)
 
 

@@ -189,7 +189,7 @@ def download(file: RemoteFile, folder: Path) -> Path:
 
 
 def _complete(file: RemoteFile, part: Path) -> None:
-    """Appends to the part until the server has no more to give."""
+    """Appends to the part until the server has sent all."""
     reason = ""
     for _ in range(_ATTEMPTS):
         try:
