@@ -156,7 +156,7 @@ def test_the_next_rows_are_read_while_the_network_runs(table_split, tmp_path):
 
     def network(inputs):
         for _ in range(200):
-            if len(reading) > len(ahead) + 1:
+            if len(reading) > min(len(ahead) + 1, 2):  # the last of three batches has no next
                 break
             time.sleep(0.01)
         ahead.append(len(reading))
