@@ -41,7 +41,7 @@ def read_npz(path: Path, keys: Collection[str]) -> dict[str, NDArray[Any]]:
     """The arrays of these names that a ``.npz`` file has.
 
     Raises:
-        DataError: If it is damaged, a name is duplicate, an array would unpack to far more than
+        DataError: If it is damaged, a name appears twice, an array would unpack to far more than
             the file holds, is of another size than it says, or holds Python objects.
     """
     try:

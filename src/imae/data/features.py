@@ -18,13 +18,13 @@ from imae.errors import DataError, import_extra
 @final
 @dataclass(frozen=True, eq=False)
 class Table(Inputs):
-    """A table of features, given out as it is: nothing is augmented.
+    """A table of features; nothing is augmented.
 
     Args:
         values: Features, shape (N, F), finite; float32, or float64 until they are brought to one
             scale, for which a time in seconds has too many digits.
         columns: Names of the F features, if they have names.
-        mean: What was taken away from each feature, if anything was.
+        mean: What was subtracted from each feature, if they were standardised.
         std: What each feature was then divided by.
         encoding: How the features were made of the columns of a file, if they were.
 
@@ -107,9 +107,8 @@ ROW_LENGTH = 3.0
 class HashedText(Inputs):
     """Words of every text, hashed into a fixed number of features.
 
-    Made by ``hash_text``, a text has the same features in any set. ``fit_weights`` adds how much
-    each feature says, from training rows. The rows are kept sparse and laid out only for the batch
-    that asks.
+    Made by ``hash_text``, a text has the same features in any set. ``fit_weights`` gives each
+    feature a weight, from training rows. The rows are kept sparse and made dense a batch at a time.
 
     Args:
         starts: Where each row's entries begin, and the end of the last, shape (N + 1,).
@@ -122,7 +121,7 @@ class HashedText(Inputs):
             without, length 1.
         length: Length of a row with weights.
         log_counts: Whether values are of log(1 + count) or of counts.
-        texts: The N texts themselves, where they are at hand, for `embed_texts`.
+        texts: The N texts themselves, if they are available, for `embed_texts`.
     """
 
     starts: NDArray[np.int64]
@@ -182,12 +181,12 @@ class HashedText(Inputs):
         return digest.hexdigest()
 
     def fit_weights(self) -> NDArray[np.float32]:
-        """How much each feature says, from these rows: its inverse document frequency.
+        """The weight of each feature, from these rows: its inverse document frequency.
 
             weight = log((1 + N) / (1 + rows that have it)) + 1
 
-        A feature of fewer than two rows has weight 0: it would only tell the network which row it
-        sees, and so help it to memorise wrong labels. With fewer than 50 rows all features count.
+        A feature of fewer than two rows has weight 0: it would only identify a row and
+        so help the network to memorise wrong labels. With fewer than 50 rows all features count.
 
         Returns:
             Shape (F,).

@@ -30,7 +30,7 @@ class CsvFile(ColumnFile):
         path: The file.
 
     Raises:
-        DataError: If it is empty, not UTF-8, or its header has unnamed or doubled columns.
+        DataError: If it is empty, not UTF-8, or its header has unnamed or duplicate columns.
     """
 
     def __init__(self, path: Path) -> None:
@@ -148,7 +148,7 @@ def _lines(file: IO[str], path: Path) -> Iterator[str]:
         if len(line) >= _LONGEST_LINE:
             raise DataError(f"{path}: line {number} is longer than {_LONGEST_LINE} characters")
         if "\0" in line:
-            raise DataError(f"{path}: line {number} holds a NUL byte; this is no CSV file")
+            raise DataError(f"{path}: line {number} holds a NUL byte; this is not a CSV file")
         yield line
 
 
@@ -242,7 +242,7 @@ class ParquetFile(ColumnFile):
     @staticmethod
     def _damaged(path: Path, error: Exception) -> DataError:
         reason = " ".join(str(error).split())[:200]
-        return DataError(f"{path}: is cut off, damaged or no Parquet file ({reason})")
+        return DataError(f"{path}: is cut off, damaged or not a Parquet file ({reason})")
 
 
 def _is_text(kind: Any) -> bool:
@@ -266,8 +266,8 @@ def open_columns(path: Path) -> ColumnFile:
     """A CSV or Parquet file, by its ending.
 
     Raises:
-        DataError: If it cannot be read, or its header is of no use.
+        DataError: If it cannot be read, or its header cannot be used.
     """
-    if path.exists() and not path.is_file():  # a pipe would be waited for forever
+    if path.exists() and not path.is_file():  # reading a pipe would block forever
         raise DataError(f"{path}: is not a regular file")
     return ParquetFile(path) if path.suffix.lower() == ".parquet" else CsvFile(path)

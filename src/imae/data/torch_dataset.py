@@ -28,7 +28,7 @@ class DatasetInputs(Inputs):
 
     Transforms that draw from torch's global generator stay random and become reproducible: for
     each item that generator is seeded by the row and put back afterwards. Those that draw from
-    ``random`` or numpy's global state are out of our hands.
+    ``random`` or numpy's global state stay as they are.
 
     Args:
         dataset: Has ``__len__`` and ``__getitem__``; the first element of an item is its input, a
@@ -107,7 +107,7 @@ def from_dataset(
 
     Args:
         train: Map-style data set of (input, label) pairs; labels are integers or names.
-        validation: The same, to choose by.
+        validation: The same, to choose a model by.
         test: The same, to report on.
         name: Name of the set.
         class_names: Names of the classes, if the labels are integers from 0.

@@ -81,7 +81,8 @@ class Tracklets:
     def gallery_rows(self) -> NDArray[np.int64]:
         """Positions of the gallery: every tracklet, the queries too, as in the official protocol.
 
-        A query never meets itself: tracklets of its identity from its own camera do not count.
+        A query is never compared with itself: tracklets of its identity from its own camera do not
+        count.
         """
         return np.arange(len(self))
 

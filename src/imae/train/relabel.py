@@ -42,10 +42,11 @@ def corrupt_split(
         spec: Kind and rate.
         seed: Random seed.
         mapping: ``FROM:TO,FROM:TO`` by class name or number, for ``pairs``.
-        exact: Change exactly the asked part of the rows.
+        exact: Change exactly this share of the rows.
 
     Raises:
-        ArgumentError: If the kind lacks what it needs or does not take what it got.
+        ArgumentError: If an option that the kind needs is missing, or one is given that it does not
+            take.
     """
     options = KINDS.find(spec.kind).defaults
     if "mapping" in options and mapping is None:
@@ -121,7 +122,7 @@ def plant_wrong_labels(split: Split, share: float, seed: int) -> tuple[Split, Sp
     number = round(share * len(split))
     if number == 0:
         raise ArgumentError(
-            f"data.planted: {share:g} of {len(split)} rows is less than one; take a larger part"
+            f"data.planted: {share:g} of {len(split)} rows is less than one; use a larger share"
         )
     generator = numpy_generator(seed, "planted")
     rows = np.sort(generator.permutation(len(split))[:number])
@@ -139,9 +140,9 @@ def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()
     """The rows under the labels of a file, which must name each of them once and no others.
 
     A file of ``imae noise`` holds the labels before the noise too: they must be those of the rows,
-    and count as clean unless the rows have their own clean labels. Of any other file nothing
-    is known but the labels: the truth stays as well known as it was, and the labels that the rows
-    had before are forgotten. Rows with text in a column ``removed`` belong to no class and are
+    and count as clean unless the rows have their own clean labels. Any other file says only
+    what the labels are: true labels, if known, stay as they are, and the labels that the rows had
+    before are dropped. Rows with text in a column ``removed`` belong to no class and are
     left out, as ``imae audit apply`` writes them.
 
     Args:
@@ -232,7 +233,7 @@ def _places(
         first = next(row_id for row_id in place if row_id in unknown)
         raise DataError(
             f"{path}: row {first!r} is not a training row ({len(unknown)} of {len(named)} are "
-            "unknown); take them out of the file"
+            "unknown); remove them from the file"
         )
     return np.array([place[row_id] for row_id in wanted.tolist()], np.int64)
 

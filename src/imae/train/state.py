@@ -28,7 +28,7 @@ class Ranks:
     """The processes that train together.
 
     Args:
-        fabric: Knows them.
+        fabric: Starts and connects them.
     """
 
     def __init__(self, fabric: "Fabric") -> None:
@@ -272,7 +272,7 @@ def build_optimizer(
 
 
 class CaffeAdam(torch.optim.Adam):
-    """Adam as in Caffe, the framework of the paper's authors: delta joins the uncorrected root.
+    """Adam as in Caffe, which the paper's authors used: delta is added to the uncorrected root.
 
     Formula, with v the running mean of squares after t steps and c = sqrt(1 - beta2^t):
 
