@@ -23,7 +23,7 @@ _WRITTEN = ("table.md", "table.csv", "report.html", "figures")  # beside the run
 
 
 def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
-    """Writes down what a folder is for; a folder that is for something else is refused.
+    """Records what a folder is for; a folder that is for something else is refused.
 
     Args:
         path: The file; its folder is made if it is not there.
@@ -31,7 +31,7 @@ def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
         holds: What the folder holds if it holds something else, for the message.
 
     Raises:
-        ArgumentError: If the file says something else or is damaged, or the folder is none.
+        ArgumentError: If the file says something else or is damaged, or the folder is a file.
     """
     check_claim(path, content, holds=holds)
     write_file(path, _text(content))
@@ -41,7 +41,7 @@ def check_claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
     """Refuses a folder that is for something else, and writes nothing; see ``claim``.
 
     Raises:
-        ArgumentError: If the file says something else or is damaged, or the folder is none.
+        ArgumentError: If the file says something else or is damaged, or the folder is a file.
     """
     for folder in path.parents:
         if folder.exists() and not folder.is_dir():
@@ -81,8 +81,8 @@ def build_jobs(
         cells: What is to be trained.
         seeds: Runs of each cell and variant; the first seed is that of the settings.
         folder: Where the run folders go.
-        settings: Laid over the settings of every cell.
-        workers: Runs at once; each gets its share of the processor.
+        settings: Override the settings of every cell.
+        workers: Runs at the same time; each gets its share of the processor.
 
     Raises:
         ArgumentError: If a setting cannot be used.
@@ -101,7 +101,7 @@ def build_jobs(
 
 
 def with_share_of_threads(config: Config, workers: int) -> Config:
-    """The settings of one of several runs at once, with its share of the processor.
+    """The settings of one of several parallel runs, with its share of the processor.
 
     Raises:
         ArgumentError: If ``workers`` is not a number of at least 1.
@@ -128,14 +128,14 @@ def run_jobs(
     show: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Does the runs; those that have finished are kept, interrupted ones are resumed.
+    """Runs the jobs; those that have finished are kept, interrupted ones are resumed.
 
     Args:
         jobs: The runs.
-        workers: Processes at once on this machine.
+        workers: Processes at the same time on this machine.
         ray_address: Address of a Ray cluster to run on instead, ``local`` for one of its own;
             all its machines must see the same folders.
-        show: Whether runs one after another show their progress.
+        show: Whether to show progress, if one run follows another.
         say: Called with a line for every run that ends.
 
     Raises:
@@ -235,22 +235,22 @@ def compare(
     jobs: int = 1,
     show: bool = False,
 ) -> list[Run]:
-    """Trains every loss under every seed with the same settings, and gives the runs.
+    """Trains every loss under every seed with the same settings, and returns the runs.
 
     Each run has a folder of its own below ``out``. What has finished is kept and what was
     interrupted resumes, so the same call after a crash only does what is missing.
 
     Args:
-        settings: Nested settings of a run, without its loss, seed and folder being fixed; the
-            seed is that of the first round, and the noise is drawn again under every seed.
+        settings: Nested settings of every run. Their seed is the first one; the loss and the
+            folder are replaced, and the noise is drawn again for every seed.
         losses: Names with parameters, such as ``imae:T=16``.
-        seeds: Number of rounds, at least 1.
+        seeds: Number of seeds, at least 1.
         out: Folder of the comparison.
-        jobs: Runs at once on this machine; each gets its share of the processor.
+        jobs: Runs at the same time on this machine; each gets its share of the processor.
         show: Whether to show progress.
 
     Returns:
-        The runs, round after round, in the order of ``losses``.
+        The runs, seed after seed, in the order of ``losses``.
 
     Raises:
         ArgumentError: If a setting cannot be used, or ``out`` holds a comparison under others.
