@@ -14,8 +14,7 @@ from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, published_table
 from imae.records.measures import COLUMNS, MEASURES, Measure, find_column
 from imae.report.chart import accuracy_series
 from imae.report.figures import save_lines
-from imae.report.formats import UNKNOWN, duration, percent
-from imae.report.hints import Summary
+from imae.report.formats import UNKNOWN, duration, summary_text
 from imae.report.read import flatten, is_machine_setting
 
 _COLUMN_NAMES = {column.name for column in COLUMNS}
@@ -72,7 +71,7 @@ def as_text(recipe: Recipe, budget: str, outcomes: Sequence[Outcome], *, changed
             for name in recipe.measures:
                 paper = outcome.paper.get(name)
                 beside = "" if paper is None else f" ({paper:.1f})"
-                numbers.append(f"{_shown(outcome.measure(name))}{beside}")
+                numbers.append(f"{summary_text(outcome.measure(name))}{beside}")
             time = duration(None if outcome.seconds is None else outcome.seconds.mean)
             seeds = str(len(outcome.runs))
             table.add_row(outcome.cell.name, _choice(outcome), seeds, *numbers, time)
@@ -154,7 +153,7 @@ def _row(
     row.append(_seeds(outcome))
     for name in recipe.measures:
         measured = outcome.measure(name)
-        row.append(_shown(measured))
+        row.append(summary_text(measured))
         if name in in_paper:
             paper = outcome.paper.get(name)
             row.append(UNKNOWN if paper is None else f"{paper:.1f}")
@@ -192,12 +191,6 @@ def _but(changed: Settings) -> str:
         if not is_machine_setting(name)
     ]
     return f"; but {', '.join(changes)}" if changes else ""
-
-
-def _shown(summary: Summary | None) -> str:
-    if summary is None or summary.deviation is None:
-        return percent(None if summary is None else summary.mean)
-    return f"{percent(summary.mean)} ± {percent(summary.deviation)}"
 
 
 def _machines(outcomes: Sequence[Outcome]) -> list[str]:

@@ -241,8 +241,8 @@ def notes(shown: "Table") -> list[str]:
     ]
 
 
-def summary_text(summary: Summary | None, *, seeds: int) -> str:
-    """Mean and deviation in percent; the count too if not every finished run knows the number.
+def summary_text(summary: Summary | None, *, seeds: int = 0) -> str:
+    """Mean and deviation in percent; the count too if fewer than ``seeds`` runs know the number.
 
     Examples:
         >>> summary_text(Summary(mean=0.915, deviation=0.004, count=2), seeds=3)

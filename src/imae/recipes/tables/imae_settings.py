@@ -15,7 +15,7 @@ from imae.recipes.protocols import (
 )
 from imae.recipes.recipe import Cell, Outcome, Recipe, Settings, merged
 from imae.records.files import write_file
-from imae.report.formats import UNKNOWN
+from imae.report.formats import UNKNOWN, summary_text
 from imae.report.hints import Summary
 
 _SHORT_ROWS = 5000
@@ -486,11 +486,8 @@ def _optimiser_table(found: _Found) -> list[str]:
 
 
 def _shown(summary: Summary | None) -> str:
-    if summary is None:
-        return UNKNOWN
-    if summary.deviation is None:
-        return f"{100 * summary.mean:.1f}"
-    return f"{100 * summary.mean:.1f} ± {100 * summary.deviation:.1f} ({summary.count})"
+    text = summary_text(summary)
+    return text if summary is None or summary.deviation is None else f"{text} ({summary.count})"
 
 
 STUDY = Recipe(
