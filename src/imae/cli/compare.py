@@ -103,10 +103,10 @@ def compare_and_report(
     save_figures(records, out / "figures")
     typer.echo(as_text(compared, width=Console().width))
     typer.echo(f"wrote {page}; the runs, the table and the figures are in the same folder")
-    say_next("imae", "audit", _most_believable(records))
+    say_next("imae", "audit", _run_to_audit(records))
 
 
-def _most_believable(records: "Sequence[RunRecord]") -> Path:
+def _run_to_audit(records: "Sequence[RunRecord]") -> Path:
     """The run to audit: the one that predicts most held-out given labels at its end."""
     from imae.records.measures import HELD_OUT
 
@@ -306,4 +306,4 @@ def report(
     typer.echo(as_text(compared, width=Console().width))
     for path in written:
         typer.echo(f"wrote {path}")
-    say_next("imae", "audit", _most_believable(records))
+    say_next("imae", "audit", _run_to_audit(records))

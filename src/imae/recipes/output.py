@@ -180,10 +180,10 @@ def _seeds(outcome: Outcome) -> str:
 
 
 def _budget_line(budget: str, changed: Settings) -> str:
-    return f"Budget `{budget}`: {BUDGETS[budget]}{_but(changed)}. Accuracies in percent."
+    return f"Budget `{budget}`: {BUDGETS[budget]}{_changes(changed)}. Accuracies in percent."
 
 
-def _but(changed: Settings) -> str:
+def _changes(changed: Settings) -> str:
     """Settings that were changed, except for the machine and the place of the data."""
     changes = [
         f"`{name}={value}`"

@@ -243,7 +243,7 @@ def _outcome(cell: Cell, folder: Path, changed: Settings, paper: Mapping[str, fl
 def _records(folder: Path, cell: Cell, variant: Variant, changed: Settings) -> Iterator[RunRecord]:
     for seed, path in _runs(folder, cell, variant):
         record = read_run(path)
-        _refuse_half_a_record(record)
+        _check_complete(record)
         wanted = cell_config(cell, variant, changed, seed=seed)
         try:
             other = other_setting(wanted, record.config)
@@ -257,7 +257,7 @@ def _records(folder: Path, cell: Cell, variant: Variant, changed: Settings) -> I
         yield record
 
 
-def _refuse_half_a_record(record: RunRecord) -> None:
+def _check_complete(record: RunRecord) -> None:
     """Raises if a run is said to have ended and its history does not get there."""
     if record.result is None:
         return
