@@ -27,7 +27,7 @@ import torch  # noqa: E402
 os.fsync = lambda handle: None  # noqa: ARG005
 
 # ``make slow`` tries many more.
-hypothesis.settings.register_profile("quick", max_examples=50)
+hypothesis.settings.register_profile("quick", max_examples=30)
 hypothesis.settings.register_profile("thorough", max_examples=500)
 hypothesis.settings.load_profile("quick")
 

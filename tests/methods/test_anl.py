@@ -3,10 +3,10 @@ import torch
 from torch import nn
 
 from imae.curves import IMAE
-from imae.curves.reweighted import AuthorsIMAE
 from imae.errors import ArgumentError
 from imae.losses import active_negative_loss
 from imae.methods import METHODS, ActiveNegative, Facts, Rows
+from imae.methods.catalog import AuthorsIMAE
 
 TARGET = torch.tensor([0, 2, 1])
 INPUTS = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))

@@ -32,7 +32,6 @@ _ONE, _HALF = np.float32(1), np.float32(0.5)
 _LARGEST_T_OF_FEW = 40.0
 # Under this T the integral is under 1e-6.
 _SMALLEST_T = 2.0**-20
-_AUTHORS_CONSTANT = 5e-7
 _constants: dict[tuple[torch.device, torch.dtype, int], tuple[Tensor, ...]] = {}
 
 
@@ -142,47 +141,6 @@ class IMAE(Curve):
         return (
             super().weight_at(p) if isinstance(self.T, Tensor) else math.exp(self.T * p * (1 - p))
         )
-
-
-@final
-@dataclass(frozen=True)
-class AuthorsIMAE(Curve):
-    """IMAE as in the authors' code, which divides by 1 - p and adds a constant against 0 / 0.
-
-    Formula, with e = 5e-7:
-
-        phi(m)  = -1/2 times the integral of w(sigmoid(t)) from 0 to m
-        phi'(m) = -exp(T p (1 - p)) (1 - p) / (1 - p + e) / 2
-        w(p)    = exp(T p (1 - p)) (1 - p) / (1 - p + e)
-
-    It is IMAE until 1 - p comes near e, at a margin of about 14: beyond it rows stop pushing their
-    logits. Here 1 - p is exact; in their code it rounds to 0 at a margin of 17.
-
-    Args:
-        T: The parameter of IMAE, in [0, 100].
-
-    Examples:
-        >>> AuthorsIMAE(T=8.0).weight(torch.tensor([0.0, 0.5, 1.0]))
-        tensor([1.0000, 7.3890, 0.0000])
-
-    Reference:
-        Wang et al., "IMAE for Noise-Robust Learning", 2023, and the code published with it.
-    """
-
-    T: float = 8.0
-    name: ClassVar[str] = "imae_authors"
-
-    def __post_init__(self) -> None:
-        IMAE(self.T)  # checks it
-
-    def value(self, m: Tensor) -> Tensor:
-        """Loss at margin ``m``."""
-        return integrate_from_zero(self.slope, m)
-
-    def slope(self, m: Tensor) -> Tensor:
-        """Derivative of the loss at margin ``m``."""
-        rest = torch.sigmoid(-m)
-        return IMAE(self.T).slope(m) * rest / (rest + _AUTHORS_CONSTANT)
 
 
 @final

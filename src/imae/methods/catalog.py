@@ -2,16 +2,17 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
 from imae._registry import Catalog, Entry, defaults_of, exports
 from imae.curves.catalog import CURVES
-from imae.curves.reweighted import IMAE, AuthorsIMAE
+from imae.curves.curve import Curve, integrate_from_zero
+from imae.curves.reweighted import IMAE
 from imae.losses.auto import AutoT
 from imae.losses.general import bootstrap_loss, label_smoothing_loss
 from imae.losses.margin import CappedLogits
@@ -82,6 +83,51 @@ def _loss_entry(
     }
     own = {key: value for key, value in defaults_of(loss).items() if key not in fixed}
     return Entry(name, build, summary, reference, {**own, **defaults}, title)
+
+
+# Not beside the other curves, which have no such constant: tests/losses/test_margin.py.
+_AUTHORS_CONSTANT = 5e-7
+
+
+@final
+@dataclass(frozen=True)
+class AuthorsIMAE(Curve):
+    """IMAE as in the authors' code, which divides by 1 - p and adds a constant against 0 / 0.
+
+    Formula, with e = 5e-7:
+
+        phi(m)  = -1/2 times the integral of w(sigmoid(t)) from 0 to m
+        phi'(m) = -exp(T p (1 - p)) (1 - p) / (1 - p + e) / 2
+        w(p)    = exp(T p (1 - p)) (1 - p) / (1 - p + e)
+
+    It is IMAE until 1 - p comes near e, at a margin of about 14: beyond it rows stop pushing their
+    logits. Here 1 - p is exact; in their code it rounds to 0 at a margin of 17.
+
+    Args:
+        T: The parameter of IMAE, in [0, 100].
+
+    Examples:
+        >>> AuthorsIMAE(T=8.0).weight(torch.tensor([0.0, 0.5, 1.0]))
+        tensor([1.0000, 7.3890, 0.0000])
+
+    Reference:
+        Wang et al., "IMAE for Noise-Robust Learning", 2023, and the code published with it.
+    """
+
+    T: float = 8.0
+    name: ClassVar[str] = "imae_authors"
+
+    def __post_init__(self) -> None:
+        IMAE(self.T)  # checks it
+
+    def value(self, m: Tensor) -> Tensor:
+        """Loss at margin ``m``."""
+        return integrate_from_zero(self.slope, m)
+
+    def slope(self, m: Tensor) -> Tensor:
+        """Derivative of the loss at margin ``m``."""
+        rest = torch.sigmoid(-m)
+        return IMAE(self.T).slope(m) * rest / (rest + _AUTHORS_CONSTANT)
 
 
 def _imae_authors(T: float = IMAE.T) -> Method:  # type: ignore[assignment]
