@@ -416,6 +416,17 @@ def test_changed_data_is_refused_and_moved_data_shows_no_cells(tmp_path, capsys)
     assert "rows are shown without pictures or texts: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("number", "is_few"), [(40, True), (400, False)])
+def test_a_share_by_few_rows_is_not_to_be_trusted(tmp_path, capsys, number, is_few):
+    table = tmp_path / "table.csv"
+    lines = [f"{row % 2 * 9 + row % 7},{'ab'[row % 2]}" for row in range(number)]
+    table.write_text("\n".join(["size,label", *lines]))
+    assert main(["audit", str(table), "--epochs", "9", "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().err
+    assert ("judged by 4 rows that were not trained on" in said) == is_few
+    assert ("look at the rows, not at the share" in said) == is_few
+
+
 def test_corrected_labels_are_trained_on(audited, tmp_path):
     labels = str(tmp_path / "labels.csv")
     assert main(["audit", "apply", str(audited), "--accept-above", "0.5", "--out", labels]) == 0
