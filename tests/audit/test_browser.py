@@ -263,6 +263,21 @@ def test_shift_and_a_digit_are_the_classes_from_eleven_on(make_audit, open_page,
     assert opened.verdicts[4] == "→ kind 20"
 
 
+def test_a_class_that_is_called_by_a_digit_has_that_key(make_audit, open_page, tmp_path):
+    audit = make_audit(class_names=("0", "1", "7", "none"))
+    audit.given[:] = 3
+    (path,) = write_review(audit, tmp_path / "review.html")
+    opened = open_page(path.as_uri())
+    opened.press("7", "0", "1", "5")
+    assert opened.verdicts[:4] == ["→ 7", "→ 0", "→ 1", ""]
+    assert opened.page.locator("#bar [data-class]").all_inner_texts() == [
+        "0 0", "1 1", "7 7", "2 none",
+    ]  # fmt: skip
+    opened.press("/")
+    opened.page.keyboard.type("none")
+    assert opened.page.locator("#search-list li").inner_text() == "none  (2)"
+
+
 def test_word_buttons_do_what_keys_do(review, open_page):
     opened = open_page(review[1].as_uri())
     for name in ("Accept", "Keep", "No class", "Skip", "Set apart", "Undo"):

@@ -416,6 +416,17 @@ def test_changed_data_is_refused_and_moved_data_shows_no_cells(tmp_path, capsys)
     assert "rows are shown without pictures or texts: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("number", "is_few"), [(40, True), (400, False)])
+def test_a_share_by_few_rows_is_not_to_be_trusted(tmp_path, capsys, number, is_few):
+    table = tmp_path / "table.csv"
+    lines = [f"{row % 2 * 9 + row % 7},{'ab'[row % 2]}" for row in range(number)]
+    table.write_text("\n".join(["size,label", *lines]))
+    assert main(["audit", str(table), "--epochs", "9", "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().err
+    assert ("judged by 4 rows that were not trained on" in said) == is_few
+    assert ("look at the rows, not at the share" in said) == is_few
+
+
 def test_corrected_labels_are_trained_on(audited, tmp_path):
     labels = str(tmp_path / "labels.csv")
     assert main(["audit", "apply", str(audited), "--accept-above", "0.5", "--out", labels]) == 0
@@ -427,6 +438,36 @@ def test_corrected_labels_are_trained_on(audited, tmp_path):
     assert [given[row_id] for row_id in trained.row_ids] == [
         trained.class_names[label] for label in trained.given
     ]
+
+
+def test_a_second_round_keeps_what_the_first_removed_and_refuses_rows_in_another_order(
+    tmp_path, capsys
+):
+    table = tmp_path / "table.csv"
+    lines = [f"{row % 2 * 9 + row % 7},{'ab'[row % 2 ^ (row % 9 == 4)]}" for row in range(60)]
+    table.write_text("\n".join(["size,label", *lines]))
+    (tmp_path / "decided.csv").write_text(
+        "row_id,given,decision,label\n4,b,relabel,a\n7,b,no_class,\n"
+    )
+
+    def told(*words):
+        return main([str(word) for word in words])
+
+    words = ["--epochs", "9", "--set", "model.name=mlp"]
+    runs, files = [tmp_path / "1", tmp_path / "2"], [tmp_path / "1.csv", tmp_path / "2.csv"]
+    assert told("audit", table, *words, "--out", runs[0]) == 0
+    assert told("audit", "apply", runs[0], tmp_path / "decided.csv", "--out", files[0]) == 0
+    assert told("audit", table, "--labels", files[0], *words, "--out", runs[1]) == 0
+    assert told("audit", "apply", runs[1], "--accept-above", 1, "--out", files[1]) == 0
+    first, second = ({row["row_id"]: row for row in rows_of(file)} for file in files)
+    assert len(second) == 60
+    assert (second["7"]["removed"], second["4"]["given"]) == ("no class", "b")
+    assert all(second[row]["given"] == first[row]["given"] for row in first)
+    assert told("train", table, "--labels", files[1], "--steps", 1, "--out", tmp_path / "3") == 0
+    table.write_text("\n".join(["size,label", *lines[::-1]]))
+    capsys.readouterr()
+    assert told("train", table, "--labels", files[1], "--steps", 1, "--out", tmp_path / "4") == 2
+    assert "so row ids may name other rows" in capsys.readouterr().err
 
 
 def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):

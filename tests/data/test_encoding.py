@@ -340,6 +340,7 @@ def test_columns_are_dropped_and_named(tmp_path):
     ("labels", "note"),
     [
         (["cat", "Cat", "dog"] * 10, "classes 'Cat' and 'cat' differ only in case or blanks"),
+        (["\u00e9", "e\u0301", "x"] * 10, "differ only in how letters are coded (Unicode)"),
         ([f"{row / 7:.3f}" for row in range(100)], "100 different numbers with decimals"),
         ([f"name{row}" for row in range(30)], "there are 30 classes for 30 training rows"),
         (["a", *["b"] * 29], "class 'a' has only one training row"),
@@ -352,6 +353,34 @@ def test_doubtful_labels_are_noted(tmp_path, labels, note):
         "a,label\n" + "\n".join(f"{row * 7 % 11},{each}" for row, each in enumerate(labels))
     )
     assert any(note in each for each in load(path).notes)
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_copy"),
+    [
+        (["0", "1"], True),
+        (["no", "yes"], True),
+        (["0", "1", "0", "1", "0", "", "0", "1", "0", "1"], True),
+        (["0", "1", "0", "1", "2", "1"], False),
+        (["0", "0"], False),
+        (["0", "1", "0", "1", "0", "1", "0", "1", "1", "0"], False),
+    ],
+)
+def test_a_column_that_tells_every_label_is_noted(tmp_path, cells, is_copy):
+    path = tmp_path / "x.csv"
+    lines = [f"{row * 7 % 11},{cells[row % len(cells)]},{'ab'[row % 2]}" for row in range(60)]
+    path.write_text("\n".join(["a,code,label", *lines]))
+    told = [note for note in load(path).notes if "tells the label of every row" in note]
+    assert [note.endswith("leave it out: --drop code") for note in told] == [True] * is_copy
+
+
+def test_a_column_of_image_names_is_asked_about(tmp_path):
+    path = tmp_path / "metadata.csv"
+    path.write_text("file_name,label\n" + "\n".join(f"{row}.JPG,{row % 2}" for row in range(30)))
+    with pytest.raises(
+        DataError, match=r"if it names images: --set data\.options\.path_column=file"
+    ):
+        load(path)
 
 
 def test_ordinary_data_has_no_notes(tmp_path):

@@ -120,3 +120,16 @@ def test_at_least_one_at_a_time(tmp_path):
     with pytest.raises(ArgumentError, match="jobs must be at least 1"):
         compare(SETTINGS, ["cce"], seeds=1, out=tmp_path / "out", jobs=0)
     assert not (tmp_path / "out").exists()
+
+
+def test_runs_on_data_that_was_changed_since_are_not_mixed_with_new_ones(tmp_path):
+    table = tmp_path / "table.csv"
+    lines = [f"{row % 7},{'ab'[row % 2]}" for row in range(40)]
+    table.write_text("\n".join(["size,label", *lines]))
+    settings = {"data": {"name": str(table)}, "train": {"steps": 1}}
+    compare(settings, ["cce"], seeds=1, out=tmp_path / "out")
+    compare(settings, ["cce", "mae"], seeds=1, out=tmp_path / "out")
+    table.write_text("\n".join(["size,label", *lines[::-1]]))
+    for losses in (["cce"], ["cce", "gce"]):
+        with pytest.raises(ArgumentError, match=r"on other data, .*table\.csv was changed since"):
+            compare(settings, losses, seeds=1, out=tmp_path / "out")

@@ -161,3 +161,12 @@ def test_a_class_whose_name_ends_in_a_blank_is_found(write):
         make_split(names=names), write("id,label\na,cat \nb,cat\nc,owl\nd, owl")
     )
     assert found.labels.tolist() == [1, 0, 2, 2]
+
+
+def test_corrected_labels_are_not_given_to_rows_whose_own_labels_are_others_by_now(write):
+    path = write(
+        "row_id,label,removed,given\na,dog,,cat\nb,,no class,dog\nc,owl,,owl\nd,cat,,cat\n"
+    )
+    assert relabel_from_file(make_split(), path).labels.tolist() == [1, 2, 0]
+    with pytest.raises(DataError, match=r"row 'b' had the label 'dog' .* 'owl' now \(2 of 4"):
+        relabel_from_file(make_split(labels=(0, 2, 1, 0)), path)

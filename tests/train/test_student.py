@@ -40,6 +40,17 @@ def test_labels_that_a_spreadsheet_would_run_are_read_back(tmp_path):
     assert len(student.folder.labels().given) == len(rows) == 40
 
 
+def test_rows_that_were_removed_stay_removed(tmp_path):
+    table, labels = tmp_path / "table.csv", tmp_path / "labels.csv"
+    lines = [f"{row % 7},{'ab'[row % 2]}" for row in range(40)]
+    table.write_text("\n".join(["size,label", *lines]))
+    given = [f"{row},{'ab'[row % 2]},{'x' * (row == 3)}" for row in range(40)]
+    labels.write_text("\n".join(["row_id,label,removed", *given]))
+    settings = {"data": {"name": str(table), "labels": str(labels)}, "train": {"epochs": 1}}
+    student = train_student(train({**settings, "out": str(tmp_path / "run")}))
+    assert sorted(map(int, student.folder.labels().row_ids)) == [*range(3), *range(4, 40)]
+
+
 def test_a_student_of_other_data_or_of_no_finished_run_is_refused(configure, arrays, tmp_path):
     teacher = train(configure())
     content = dict(np.load(arrays))

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from imae.audit.label_tools import guard, table_bytes
 from imae.audit.result import Audit
 from imae.errors import ArgumentError, DataError, check_integer, check_interval, import_extra
 from imae.records.files import parse_object, read_file, whole_file
+
+_NO_CLASS = "no class"
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,14 @@ def corrected_labels(audit: Audit, trail: Sequence[TrailRow]) -> NDArray[np.int6
     return labels
 
 
-def write_corrected(audit: Audit, trail: Sequence[TrailRow], out: Path) -> Path:
+def write_corrected(
+    audit: Audit,
+    trail: Sequence[TrailRow],
+    out: Path,
+    *,
+    in_data: Mapping[str, str] | None = None,
+    removed: Iterable[str] = (),
+) -> Path:
     """Writes the corrected labels, and the audit trail beside them.
 
     The labels are for ``imae train --labels``: row ids and class names as they are. A row that
@@ -90,6 +99,9 @@ def write_corrected(audit: Audit, trail: Sequence[TrailRow], out: Path) -> Path:
         audit: The audit.
         trail: From ``correct``.
         out: File for the labels, ``.csv`` or ``.parquet``; the trail ends in ``.trail.csv``.
+        in_data: Label that each row has in the data, by its id. It is written beside the corrected
+            one, and training refuses the file if the data has other labels by then.
+        removed: Ids of rows that an earlier round removed; they stay removed.
 
     Returns:
         The file of the trail.
@@ -99,12 +111,16 @@ def write_corrected(audit: Audit, trail: Sequence[TrailRow], out: Path) -> Path:
     """
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise ArgumentError(f"--out must end in .csv or .parquet, got {out}")
-    rows = (
-        (row_id, audit.class_names[number], "") if number >= 0 else (row_id, "", "no class")
+    rows = [
+        (row_id, audit.class_names[number], "") if number >= 0 else (row_id, "", _NO_CLASS)
         for row_id, number in zip(
             audit.row_ids.tolist(), corrected_labels(audit, trail).tolist(), strict=True
         )
-    )
+    ]
+    rows += [(row_id, "", _NO_CLASS) for row_id in removed]
+    table: list[tuple[str, ...]] = [("row_id", "label", "removed"), *rows]
+    if in_data is not None:
+        table = [(*table[0], "given"), *((*row, in_data[row[0]]) for row in rows)]
     changes = (
         (
             guard(str(audit.row_ids[each.row])),
@@ -119,7 +135,7 @@ def write_corrected(audit: Audit, trail: Sequence[TrailRow], out: Path) -> Path:
     # Both or neither: labels without a trail look like those that somebody wrote by hand.
     with whole_file(out) as labels, whole_file(path) as record:
         record.write(table_bytes(path, ("row_id", "old", "new", "by", "certainty"), changes))
-        labels.write(table_bytes(out, ("row_id", "label", "removed"), rows))
+        labels.write(table_bytes(out, table[0], table[1:]))
         labels.flush()
     return path
 

@@ -284,16 +284,20 @@ def confusion(audit: Audit, rows: NDArray[np.int64], names: Sequence[str]) -> di
 
 
 def class_keys(names: Sequence[str]) -> list[tuple[str, str]]:
-    """The key of each class that has one, and its name.
+    """The key of each class that has one, and its name, in the order of the classes.
+
+    A class that is called by a digit has that key; the others have what is left, in order.
 
     Examples:
         >>> class_keys([f"c{number}" for number in range(30)])[9:11]
         [('0', 'c9'), ('shift 1', 'c10')]
+        >>> class_keys(["0", "1", "none"])
+        [('0', '0'), ('1', '1'), ('2', 'none')]
     """
-    return [
-        (f"{'shift ' * (number >= 10)}{(number + 1) % 10}", name)
-        for number, name in enumerate(names[:_KEYED_CLASSES])
-    ]
+    keyed = names[:_KEYED_CLASSES]
+    every = [f"{shift}{(digit + 1) % 10}" for shift in ("", "shift ") for digit in range(10)]
+    left = iter([key for key in every if key not in keyed])
+    return [(name if name in every else next(left), name) for name in keyed]
 
 
 def _others(audit: Audit, everything: NDArray[np.int64], part: int) -> list[dict[str, object]]:
@@ -335,6 +339,7 @@ def page_data(
         "num_flagged": int(audit.is_flagged.sum()),
         "classes": list(audit.class_names),
         "shown": list(names),
+        "keys": [key for key, _ in class_keys(names)],
         "rows": [
             {
                 "id": str(audit.row_ids[row]),

@@ -208,7 +208,8 @@ def apply(
         )
     _check_outputs(run, [out, trail_file(out)], files, overwrite=overwrite)
     trail = correct(audit, read_decisions(audit, files), accept_above=accept_above)
-    written = write_corrected(audit, trail, out)
+    in_data, earlier = _earlier_round(run, audit)
+    written = write_corrected(audit, trail, out, in_data=in_data, removed=earlier)
     changed = [each for each in trail if each.new is not None and each.new != each.old]
     people = sum(each.by == "person" for each in changed)
     removed = sum(each.new is None for each in trail)
@@ -219,6 +220,30 @@ def apply(
     )
     typer.echo(f"wrote {out} and {written}")
     typer.echo(f"next: {_next_step(run, out)}")
+
+
+def _earlier_round(run: Path, audit: "Audit") -> tuple[dict[str, str] | None, list[str]]:
+    """Labels of the rows in the data itself by row id, and rows that an earlier round removed.
+
+    The labels are those that were audited, or in a later round those that the file of the earlier
+    one says; None where noise or a file without them is all that is known.
+    """
+    from imae.train.relabel import read_label_file
+
+    names = [audit.class_names[label] for label in audit.given]
+    given = dict(zip(audit.row_ids.tolist(), names, strict=True))
+    try:
+        settings = _settings(run)
+        path = settings["data"].get("labels")
+        file = None if path is None else read_label_file(Path(path))
+    except (ImaeError, KeyError):
+        return None, []
+    if file is None:
+        is_of_data = path is None and settings.get("noise") is None
+        return (given if is_of_data else None), []
+    removed = [each for each in file.row_ids[file.is_removed].tolist() if each not in given]
+    in_data = dict(zip(file.row_ids.tolist(), file.given or [], strict=False))
+    return (in_data if given.keys() <= in_data.keys() else None), removed
 
 
 def export(

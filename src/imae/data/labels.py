@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -206,6 +207,13 @@ _MANY_CLASSES = 20
 _DECIMAL = re.compile(r"-?\d*\.\d+(e-?\d+)?", re.IGNORECASE)
 
 
+def _folded(name: str) -> str:
+    """What names share that look alike: no case, no blanks but one, one code for each letter."""
+    plain = unicodedata.normalize("NFKC", name).lower()
+    shown = "".join(letter for letter in plain if unicodedata.category(letter) != "Cf")
+    return " ".join(shown.split())
+
+
 def label_notes(data: "Data") -> list[str]:
     """Doubts about the labels: numbers that are measured, classes that may be one or missing.
 
@@ -231,11 +239,13 @@ def label_notes(data: "Data") -> list[str]:
         )
     alike = defaultdict(list)
     for name in data.class_names:
-        alike[" ".join(name.lower().split())].append(name)
+        alike[_folded(name)].append(name)
     for same in alike.values():
         if len(same) > 1:
             listed = " and ".join(map(repr, same))
-            notes.append(f"classes {listed} differ only in case or blanks; are they one class?")
+            is_plain = len({" ".join(name.lower().split()) for name in same}) == 1
+            way = "case or blanks" if is_plain else "how letters are coded (Unicode)"
+            notes.append(f"classes {listed} differ only in {way}; are they one class?")
     names = data.class_names
     decimals = sum(_DECIMAL.fullmatch(name) is not None for name in names)
     if decimals > len(names) / 2:

@@ -19,12 +19,14 @@ from imae.data.encoding import (
     read_as,
 )
 from imae.data.features import Table, hash_text
-from imae.data.image_files import ImageFiles, confined_names
-from imae.data.split import Data, Inputs
+from imae.data.image_files import SUFFIXES, ImageFiles, confined_names
+from imae.data.split import Data, Inputs, Split
 from imae.data.table_file import open_columns
 from imae.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+_ROWS_OF_A_LABEL = 10  # from so many on, one value for each label is no chance
+_FIRST_LOOK = 1000  # rows that show of most columns that they are no copy of the label
 _FEWEST_ROWS = 20  # below this all values may be different by chance
 _MOST_DIFFERENT = 0.95  # part of the rows; above it, words are ids or free text
 _AS_IDS = "if it names the rows, give it with id_column (--id-column)"
@@ -125,9 +127,37 @@ def load_manifest(
     )
     splits = as_texts(values[roles.split]) if roles.split else None
     data = assemble(divide(columns, splits), name=path.stem)
-    data = data.with_notes(*notes, *_doubtful_parts(data))
+    data = data.with_notes(*notes, *_copies_of_the_label(data.train), *_doubtful_parts(data))
     described = tuple((name, uses.get(name, "not used: left out")) for name in file.names)
     return replace(data, columns=described)
+
+
+def _copies_of_the_label(train: Split) -> list[str]:
+    """Columns with one value for each label: no label looks wrong to who learns from them."""
+    inputs, labels = train.inputs, train.labels
+    number = len(np.unique(labels))
+    if not isinstance(inputs, Table | RawTable) or len(labels) < _ROWS_OF_A_LABEL * number:
+        return []
+    if isinstance(inputs, RawTable):
+        columns = [(column.name, column.values) for column in inputs.columns]
+    else:
+        columns = list(zip(inputs.columns or (), inputs.values.T, strict=True))
+    return [
+        f"column {name!r} tells the label of every row: it has one value for each of the {number} "
+        f"classes; if it is the label once more, leave it out: --drop {name}"
+        for name, values in columns
+        if _is_copy(values, labels, number)
+    ]
+
+
+def _is_copy(values: NDArray[np.floating], labels: NDArray[np.int64], number: int) -> bool:
+    known = ~np.isnan(values)
+    values, labels = values[known], labels[known]
+    for rows in (slice(_FIRST_LOOK), slice(None)):
+        pairs = np.unique(np.stack([values[rows], labels[rows]]), axis=1)
+        if len(np.unique(pairs[0])) < pairs.shape[1] or len(np.unique(pairs[1])) < pairs.shape[1]:
+            return False
+    return bool(pairs.shape[1] == number)
 
 
 def _doubtful_parts(data: Data) -> list[str]:
@@ -296,6 +326,8 @@ def _problem(column: RawColumn) -> tuple[str, str] | None:
         return "holds texts", "to learn from them, give it as text_column"
     if column.kind == "category" and _are_ids(column):
         why = f"has {len(column.words)} different words in {len(column.values)} rows, as ids do"
+        if all(word.lower().endswith(SUFFIXES) for word in column.words):
+            return why, f"if it names images: --set data.options.path_column={column.name}"
         return why, _AS_IDS
     return None
 

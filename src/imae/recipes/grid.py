@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from imae.errors import ArgumentError, ImaeError, check_integer
+from imae.errors import ArgumentError, ChangedDataError, ImaeError, check_integer
 from imae.methods.catalog import METHODS
 from imae.recipes.recipe import Cell, Settings, cell_config, run_folder
 from imae.recipes.runner import Job, attempt, run_in_parallel, run_on_ray
@@ -18,6 +18,7 @@ from imae.records.measures import TEST
 from imae.report.formats import duration
 from imae.train import Config, Run, Stopped, build_config, with_settings
 from imae.train.display import shown_display
+from imae.train.rows import unchanged_data
 
 _WRITTEN = ("table.md", "table.csv", "report.html", "figures")  # beside the runs
 
@@ -262,6 +263,7 @@ def compare(
     cells = _cells(settings, losses, seeds, folder)
     configs = [with_share_of_threads(config, jobs) for config in cells]
     claim(folder / "compare.json", settings, holds="a comparison under other settings")
+    _check_data(configs, folder)
     try:
         run_jobs(
             [Job(Path(str(config.out)).name, config) for config in configs],
@@ -272,6 +274,29 @@ def compare(
     except Stopped as stopped:  # the same command, without --resume
         raise Stopped("stopped; the same command resumes", stopped.code) from None
     return [Run(str(config.out), model=config.model.name) for config in configs]
+
+
+def _check_data(configs: Sequence[Config], folder: Path) -> None:
+    """Refuses to compare runs that have finished with what the data is by now.
+
+    Raises:
+        ArgumentError: If the data is there and is not what they were trained on.
+    """
+    runs = [RunFolder(str(config.out)) for config in configs]
+    seen: list[Mapping[str, str]] = []
+    for run in runs:
+        try:
+            content = {} if run.result() is None else run.preparation().get("content", {})
+            if content and content not in seen:
+                unchanged_data(configs[0].data.model_dump(), content, with_files=True)
+            seen.append(content)
+        except ChangedDataError:
+            raise ArgumentError(
+                f"{folder}: holds a comparison on other data, {configs[0].data.name} was changed "
+                "since; choose another --out"
+            ) from None
+        except ImaeError:  # it is no longer there, and every run that is left says so
+            return
 
 
 def _cells(

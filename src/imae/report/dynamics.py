@@ -203,7 +203,7 @@ def panel(
 def _frame(epoch: int, kinds: Mapping[str, Gathered]) -> Frame:
     shares = {kind: tuple(map(float, gathered.shares)) for kind, gathered in kinds.items()}
     said = [
-        f"{percent(sum(parts[NUM_BINS // 2 :]))}% of the {kind} rows"
+        f"{percent(sum(parts[NUM_BINS // 2 :]))}% of {'' if kind == 'all' else 'the '}{kind} rows"
         for kind, parts in shares.items()
         if any(parts)
     ]

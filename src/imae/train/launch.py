@@ -30,6 +30,7 @@ from imae.train.loop import fit
 from imae.train.machine import build_fabric, pinned
 from imae.train.predict import load_network, plain_batches, predicted_classes
 from imae.train.processes import Stopped, lost_a_process, lost_line, start_processes
+from imae.train.relabel import read_label_file
 from imae.train.rows import Prepared, load_rows, prepare
 from imae.train.run import Run
 from imae.train.setup import setup
@@ -212,7 +213,11 @@ def train_student(
     for split in (prepared.train, *([] if held is None else [held])):
         labels = predicted_classes(network, plain_batches(run, split))
         names = np.array(split.class_names, dtype=object)[labels]
-        lines += list(zip(split.row_ids.tolist(), names.tolist(), strict=True))
+        lines += [
+            (row_id, name, "")
+            for row_id, name in zip(split.row_ids.tolist(), names.tolist(), strict=True)
+        ]
+    lines += [(row_id, "", "removed before") for row_id in _removed_rows(config)]
     path = run.path / STUDENT_LABELS
     _write_labels(path, lines)
     student = _student_config(config, path, out or f"{run.path}-student", prepared)
@@ -236,10 +241,17 @@ def _check_same_content(run: Run, prepared: Prepared) -> None:
         raise DataError(f"{run.path}: the data is not what this run was trained on")
 
 
-def _write_labels(path: Path, lines: list[tuple[str, str]]) -> None:
+def _removed_rows(config: Config) -> list[str]:
+    """Ids of the rows that the file of labels of a run leaves out, as they belong to no class."""
+    labels = config.data.labels
+    file = None if labels is None else read_label_file(Path(labels))
+    return [] if file is None else file.row_ids[file.is_removed].tolist()
+
+
+def _write_labels(path: Path, lines: list[tuple[str, str, str]]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(("row_id", "label"))
+    writer.writerow(("row_id", "label", "removed"))
     writer.writerows(lines)
     write_file(path, text.getvalue())
 

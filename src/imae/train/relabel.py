@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +134,25 @@ def plant_wrong_labels(split: Split, share: float, seed: int) -> tuple[Split, Sp
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REMOVED = "removed"  # column with text for rows that belong to no class
+_GIVEN = "given"  # column with the label that the row had in the data
+
+
+@dataclass(frozen=True, eq=False)
+class LabelFile:
+    """A table of labels by row id.
+
+    Args:
+        row_ids: Ids of the rows, shape (N,).
+        labels: Labels as they were written.
+        is_removed: Whether each row belongs to no class, shape (N,).
+        given: Label that each row had in the data, as ``imae audit apply`` writes it, if it is in
+            the file.
+    """
+
+    row_ids: NDArray[np.str_]
+    labels: list[str]
+    is_removed: NDArray[np.bool_]
+    given: list[str] | None
 
 
 def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()) -> Split:
@@ -143,7 +162,8 @@ def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()
     and count as clean unless the rows have their own clean labels. Any other file says only
     what the labels are: true labels, if known, stay as they are, and the labels that the rows had
     before are dropped. Rows with text in a column ``removed`` belong to no class and are
-    left out, as ``imae audit apply`` writes them.
+    left out, as ``imae audit apply`` writes them; a column ``given`` must hold the labels that the
+    rows have in the data, or else the ids may by now name other rows.
 
     Args:
         split: The rows.
@@ -155,14 +175,16 @@ def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()
     Raises:
         DataError: If the file cannot be read, does not fit the rows, or has an unknown label.
     """
-    if _is_manifest(path):
+    file = read_label_file(path)
+    if file is None:
         manifest = read_manifest(path)
         places = _places(path, split.row_ids, manifest.row_ids, skipped)
         _check_before(path, split, manifest.clean_labels[places], manifest.num_classes)
         return split.relabel(manifest.labels[places])
-    ids, written, is_removed = _read(path)
-    places = _places(path, split.row_ids, ids, skipped)
-    kept = np.flatnonzero(~is_removed[places])
+    places = _places(path, split.row_ids, file.row_ids, skipped)
+    if file.given is not None:
+        _check_given(path, split, [file.given[place] for place in places])
+    kept = np.flatnonzero(~file.is_removed[places])
     if len(kept) == 0:
         raise DataError(f"{path}: every training row is removed; there is nothing to train on")
     if len(kept) < len(split):
@@ -171,13 +193,13 @@ def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()
     labels = np.empty(len(split), np.int64)
     for row, place in enumerate(places):
         # A folder's name may end in a blank; data with labels such as 1.0 has a class called 1.
-        short = written[place].strip()
-        spelt = (written[place], short, re.sub(r"\.0+$", "", short))
+        short = file.labels[place].strip()
+        spelt = (file.labels[place], short, re.sub(r"\.0+$", "", short))
         number = next((numbers[text] for text in spelt if text in numbers), None)
         if number is None:
             raise DataError(
-                f"{path}: row {str(ids[place])!r}: label {written[place]!r} is none of the "
-                f"classes ({listing(split.class_names)})"
+                f"{path}: row {str(file.row_ids[place])!r}: label {file.labels[place]!r} is none "
+                f"of the classes ({listing(split.class_names)})"
             )
         labels[row] = number
     return replace(split, labels=labels)
@@ -192,8 +214,14 @@ def _is_manifest(path: Path) -> bool:
     return start.removeprefix(_BYTE_ORDER_MARK).startswith(MANIFEST_START)
 
 
-def _read(path: Path) -> tuple[NDArray[np.str_], list[str], NDArray[np.bool_]]:
-    """Ids, labels as they were written, and whether each row is removed."""
+def read_label_file(path: Path) -> LabelFile | None:
+    """A table of labels by row id; None if the file is one of ``imae noise``.
+
+    Raises:
+        DataError: If it cannot be read, or lacks a column.
+    """
+    if _is_manifest(path):
+        return None
     if path.suffix.lower() not in TABLE_SUFFIXES:
         raise DataError(f"{path}: a file of labels ends in {', '.join(TABLE_SUFFIXES)}")
     file = open_columns(path)
@@ -206,12 +234,13 @@ def _read(path: Path) -> tuple[NDArray[np.str_], list[str], NDArray[np.bool_]]:
                 f"{listing(file.names)})"
             )
         columns.append(column)
-    has_removed = _REMOVED in file.names
-    values, _ = file.read([*columns, *([_REMOVED] if has_removed else [])], ())
+    further = [name for name in (_REMOVED, _GIVEN) if name in file.names]
+    values, _ = file.read([*columns, *further], ())
     ids, labels = (as_texts(values[column]) for column in columns)
-    removed = as_texts(values[_REMOVED]) if has_removed else [""] * len(ids)
+    removed = as_texts(values[_REMOVED]) if _REMOVED in further else [""] * len(ids)
     is_removed = np.array([bool(text.strip()) for text in removed], dtype=bool)
-    return written_ids(ids, source=str(path)), labels, is_removed
+    given = as_texts(values[_GIVEN]) if _GIVEN in further else None
+    return LabelFile(written_ids(ids, source=str(path)), labels, is_removed, given)
 
 
 def _places(
@@ -236,6 +265,19 @@ def _places(
             "unknown); remove them from the file"
         )
     return np.array([place[row_id] for row_id in wanted.tolist()], np.int64)
+
+
+def _check_given(path: Path, split: Split, given: list[str]) -> None:
+    """Raises unless the rows still have the labels that were corrected."""
+    now = [split.class_names[label] for label in split.labels]
+    differing = [row for row, label in enumerate(given) if label.strip() != now[row].strip()]
+    if differing:
+        row = differing[0]
+        raise DataError(
+            f"{path}: row {str(split.row_ids[row])!r} had the label {given[row]!r} in the data "
+            f"that was audited, and has {now[row]!r} now ({len(differing)} of {len(now)} rows "
+            "differ), so row ids may name other rows; put the data back as it was, or audit it anew"
+        )
 
 
 def _check_before(path: Path, split: Split, before: NDArray[np.int64], num_classes: int) -> None:

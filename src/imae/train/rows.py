@@ -249,15 +249,16 @@ def _scaled(prepared: Prepared, source: str) -> Prepared:
     )
 
 
-def unchanged_data(settings: Mapping[str, Any], content: Mapping[str, str]) -> Data:
+def unchanged_data(
+    settings: Mapping[str, Any], content: Mapping[str, str], *, with_files: bool = False
+) -> Data:
     """The data of a run, before it is brought to one scale, if it is still what it was.
-
-    Rows that are known by the names of image files are not compared: a name cannot come to mean
-    another row.
 
     Args:
         settings: The section ``data`` of the run's settings.
         content: Hashes of the parts that the run stored; runs of earlier versions have none.
+        with_files: Whether rows that are known by the names of image files are compared too. Such
+            a name cannot come to mean another row, but its image or its label can be another.
 
     Raises:
         ChangedDataError: If training or validation rows differ in content, order or label.
@@ -265,7 +266,7 @@ def unchanged_data(settings: Mapping[str, Any], content: Mapping[str, str]) -> D
     """
     options = settings.get("options") or {}
     data, _ = load_unscaled(settings["name"], root=settings.get("root"), **options)
-    if not content or isinstance(data.train.inputs, ImageFiles):
+    if not content or (isinstance(data.train.inputs, ImageFiles) and not with_files):
         return data
     if settings.get("labels"):
         skipped = [row.row_id for row in data.skipped]

@@ -275,8 +275,8 @@ addEventListener("keydown", event => {
   if (isTaken(event)) return;
   const digit = /^(?:Digit|Numpad)(\d)$/.exec(event.code);
   if (digit !== null) {
-    const number = (Number(digit[1]) + 9) % 10 + (event.shiftKey ? 10 : 0);
-    if (number >= data.classes.length) return;
+    const number = data.keys.indexOf(`${event.shiftKey ? "shift " : ""}${digit[1]}`);
+    if (number < 0) return;
     look.dialog.close();
     decide("relabel", data.classes[number]);
   } else {

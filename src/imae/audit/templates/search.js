@@ -22,7 +22,7 @@ const search = {
       const item = document.createElement("li");
       item.id = `class-${place}`;
       item.setAttribute("role", "option");
-      item.textContent = each.number < 20 ? `${each.name}  (${each.number < 10 ? "" : "shift "}${(each.number + 1) % 10})` : each.name;
+      item.textContent = each.number < data.keys.length ? `${each.name}  (${data.keys[each.number]})` : each.name;
       item.addEventListener("click", () => { this.place = place; this.take(); });
       return item;
     }));
