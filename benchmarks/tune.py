@@ -5,7 +5,7 @@
 Each setting is searched twice by `imae tune`, with the same trials budget and seed: once by
 held-out given labels, once by a clean validation file of as many rows. What is compared is the
 test accuracy of the weights that `imae predict` takes from the chosen run; no choice sees it.
-The last column is the best trial of both searches in hindsight. CIFAR-10 is its frozen features
+The last column is the best trial of both searches in hindsight. CIFAR is its frozen features
 (`efficientnet_lite0`), of 10,000 rows. A search that was stopped continues; finished ones are
 read again.
 """
@@ -33,6 +33,7 @@ SETTINGS = {
     "CIFAR-10 features, symmetric 40%": ("cifar10", "symmetric:0.4"),
     "CIFAR-10 features, asymmetric 40%": ("cifar10", "cifar10_asymmetric:0.4"),
     "CIFAR-10N worst, features": ("cifar10n", None),
+    "CIFAR-100N, features": ("cifar100n", None),
 }
 PAIRS = "7:1,2:7,5:6,6:5,3:8"
 
@@ -42,11 +43,12 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, required=True, help="folder for data and runs")
     parser.add_argument("--out", type=Path, default=Path("results/tune"))
     parser.add_argument("--only", default="", help="settings whose name begins so")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     arguments.out.mkdir(parents=True, exist_ok=True)
     for title in SETTINGS:
-        for seed in SEEDS:
+        for seed in arguments.seeds:
             if title.startswith(arguments.only):
                 path = arguments.out / f"{slug(title)}-seed{seed}.json"
                 if not path.exists():
@@ -112,24 +114,24 @@ def write_rows(data: str, scratch: Path) -> tuple[Path, Path]:
     scratch.mkdir(parents=True, exist_ok=True)
     loaded = load(data, variant="worst" if data == "cifar10n" else None)
     assert loaded.test is not None
-    parts = [loaded.train, loaded.test]
+    number, held = len(loaded.train), len(loaded.train) // 10
+    if data != "digits":
+        number, held = ROWS + CLEAN_ROWS, CLEAN_ROWS
+    order = np.random.Generator(np.random.PCG64(0)).permutation(len(loaded.train))[:number]
+    parts = [loaded.train.take(order), loaded.test]
     if data == "digits":
         inputs = [part.inputs.batch(np.arange(len(part)), generator=None) for part in parts]
         x_train, x_test = (each.flatten(1).numpy() for each in inputs)
-        number, held = len(loaded.train), len(loaded.train) // 10
     else:
         extract = frozen_features("efficientnet_lite0")
         tables = [extract(part).inputs for part in parts]
         x_train, x_test = (each.values for each in tables if isinstance(each, Table))
-        number, held = ROWS + CLEAN_ROWS, CLEAN_ROWS
-    order = np.random.Generator(np.random.PCG64(0)).permutation(len(x_train))[:number]
-    validation, train = order[:held], order[held:]
-    given, test = loaded.train.labels, loaded.test.labels
-    truth = given if loaded.train.clean_labels is None else loaded.train.clean_labels
-    x, y = np.concatenate([x_train[train], x_test]), np.concatenate([given[train], test])
-    split = np.array(["train"] * len(train) + ["test"] * len(test))
+    given, test = parts[0].labels, parts[1].labels
+    truth = given if parts[0].clean_labels is None else parts[0].clean_labels
+    x, y = np.concatenate([x_train[held:], x_test]), np.concatenate([given[held:], test])
+    split = np.array(["train"] * (number - held) + ["test"] * len(test))
     np.savez(rows, x=x.astype(np.float32), y=y, split=split)
-    np.savez(clean, x=x_train[validation].astype(np.float32), y=truth[validation])
+    np.savez(clean, x=x_train[:held].astype(np.float32), y=truth[:held])
     return rows, clean
 
 

@@ -179,6 +179,17 @@ def test_clean_labels_decide_where_there_are_some(search, rows):
     assert "clean validation labels" in outcome.lines()[0]
 
 
+def test_clean_rows_that_are_trained_on_are_said(search, rows, tmp_path):
+    with np.load(rows) as known, np.load(rows.with_name("clean.npz")) as clean:
+        x, y = np.concatenate([known["x"][:5], clean["x"]]), clean["y"]
+    np.savez(tmp_path / "shared.npz", x=x, y=np.concatenate([y[:5], y]))
+    said = []
+    search(trials=1, clean_validation=tmp_path / "shared.npz", say=said.append)
+    assert "5 of 35 rows" in said[0]
+    search(out="other", trials=1, clean_validation=rows.with_name("clean.npz"), say=said.append)
+    assert sum("trained on" in line for line in said) == 1
+
+
 def test_the_loss_and_the_learning_rate_are_searched_if_asked(search):
     steps = {"train": {"steps": 1, "batch_size": 32}}
     outcome = search(steps, trials=6, losses=["imae_capped", "gce", "cce"], lr=(0.01, 0.2))

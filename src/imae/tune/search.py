@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from imae.data import Data
+from imae.data import Data, ImageFiles, Split
 from imae.data.loading import load_unscaled
 from imae.errors import ArgumentError, DataError, ImaeError, check_integer, check_interval
 from imae.methods.catalog import METHODS
@@ -119,6 +120,11 @@ def tune(
     space.check()
     rows = load_rows(_without_features(base))
     clean = None if clean_validation is None else CleanRows(clean_validation, rows.data, base)
+    if clean is not None and clean.num_trained:
+        say(
+            f"{clean.num_trained} of {len(clean.labels)} rows of {clean.path} are in "
+            f"{base.data.name} too, where they are trained on; take them out of it"
+        )
     if base.data.hold_out == 0 and rows.data.validation is None:
         raise ArgumentError("data.hold_out: nothing is held out to choose by; leave it at 0.1")
     folder = Path(out)
@@ -383,11 +389,11 @@ def _ranges(loss: str) -> dict[str, tuple[float, float, float]]:
 
 
 class CleanRows:
-    """Rows with labels that are right.
+    """Rows with labels that are right; ``num_trained`` of them are in the training rows too.
 
     Args:
         path: A file or folder in the form of the data.
-        data: The data, for its classes.
+        data: The data, for its classes and rows.
         config: The settings, for the names of columns.
 
     Raises:
@@ -402,6 +408,8 @@ class CleanRows:
             raise ArgumentError(f"{self.path}: is the data itself, whose labels may be wrong")
         rows, _ = load_unscaled(self.path, **config.data.options)
         self.labels: dict[str, int] = {}
+        self.num_trained = 0
+        trained = _keys(data.train)
         inputs = []
         for split in rows.splits().values():
             unknown = [name for name in split.class_names if name not in data.class_names]
@@ -411,6 +419,7 @@ class CleanRows:
                 )
             number = [data.class_names.index(name) for name in split.class_names]
             inputs.append(split.inputs.content_hash())
+            self.num_trained += int(np.isin(_keys(split), trained).sum())
             ids = map(str, split.row_ids.tolist())
             self.labels |= dict(zip(ids, (number[each] for each in split.labels), strict=True))
         if not self.labels:
@@ -423,6 +432,12 @@ class CleanRows:
         found = predict(run, self.path)
         truth = np.array([self.labels[str(row)] for row in found.row_ids])
         return float((found.labels == truth).mean())
+
+
+def _keys(split: Split) -> NDArray[np.uint64]:
+    """Hashes of the rows; none for files of images, whose hashes hold within one folder only."""
+    keys = None if isinstance(split.inputs, ImageFiles) else split.inputs.row_keys()
+    return np.zeros(0, np.uint64) if keys is None else keys
 
 
 class Objective:
