@@ -30,12 +30,13 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, required=True, help="folder for data and runs")
     parser.add_argument("--out", type=Path, default=Path("results/student"))
     parser.add_argument("--only", default="", help="settings whose name begins so")
+    parser.add_argument("--losses", nargs="+", default=LOSSES)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     arguments.out.mkdir(parents=True, exist_ok=True)
     for title in SETTINGS:
-        for loss in LOSSES:
+        for loss in arguments.losses:
             for seed in arguments.seeds if title.startswith(arguments.only) else ():
                 path = arguments.out / f"{slug(title)}-{loss}-seed{seed}.json"
                 if not path.exists():

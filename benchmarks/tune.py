@@ -13,6 +13,7 @@ read again.
 import argparse
 import json
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ SETTINGS = {
     "CIFAR-10N worst, features": ("cifar10n", None),
     "CIFAR-100N, features": ("cifar100n", None),
 }
+DEFAULTS = {"method.arguments.T": "auto", "method.arguments.cap": 0.75}
 PAIRS = "7:1,2:7,5:6,6:5,3:8"
 
 
@@ -81,29 +83,31 @@ def measured(title: str, seed: int, scratch: Path) -> dict[str, object]:
     for kind, file in (("given", None), ("clean", clean)):
         out = scratch / f"{slug(title)}-seed{seed}-{kind}"
         outcome = tune(config, trials=TRIALS, clean_validation=file, out=out, say=print)
-        tests = [test_accuracy(outcome, each.number) for each in outcome.trials if each.accuracy]
+        tests = [test_accuracy(outcome, each.settings) for each in outcome.trials if each.accuracy]
         highest = max([highest, *tests])
         found[kind] = {
             "settings": outcome.settings,
             "accuracy": outcome.chosen.accuracy,
             "standard_error": outcome.standard_error,
-            "test": test_accuracy(outcome, outcome.chosen.number),
-            "test_of_defaults": tests[0],
+            "test": test_accuracy(outcome, outcome.chosen.settings),
+            "test_of_defaults": test_accuracy(outcome, DEFAULTS),
         }
     return {**found, "highest_test": highest}
 
 
-def test_accuracy(outcome: Outcome, number: int) -> float:
-    result = RunFolder(outcome.folder / "trials" / f"{number:04d}").result()
-    if result is None:  # settings that an earlier trial had
-        same = next(
-            each
-            for each in outcome.trials
-            if each.settings == next(t for t in outcome.trials if t.number == number).settings
-        )
-        result = RunFolder(outcome.folder / "trials" / f"{same.number:04d}").result()
-    assert result is not None
-    return float(result["best"]["test_accuracy"])
+def test_accuracy(outcome: Outcome, settings: Mapping[str, Any]) -> float:
+    """That of the best epoch of the run of these settings, which may have been tried again."""
+    arguments = {
+        key.removeprefix("method.arguments."): value
+        for key, value in settings.items()
+        if key.startswith("method.arguments.")
+    }
+    for path in sorted((outcome.folder / "trials").iterdir()):
+        run = RunFolder(path)
+        result = run.result()
+        if result is not None and run.config()["method"]["arguments"] == arguments:
+            return float(result["best"]["test_accuracy"])
+    raise LookupError(f"{outcome.folder}: no run has {arguments}")
 
 
 def write_rows(data: str, scratch: Path) -> tuple[Path, Path]:

@@ -149,6 +149,21 @@ def test_settings_that_were_tried_are_neither_trained_nor_counted_again(search, 
     assert any("not trained again" in line for line in said)
 
 
+def test_a_trial_that_another_worker_leaves_no_budget_for_is_given_up(search, whole, monkeypatch):
+    search(trials=2)
+    seen, ended = [], search_module.ended
+
+    def not_yet(study):
+        seen.append(study)
+        return ended(study)[: 1 if len(seen) == 1 else None]  # the other has just ended one more
+
+    monkeypatch.setattr(search_module, "ended", not_yet)
+    outcome = search(trials=2)
+    assert len(seen) == 2
+    assert found(outcome) == found(whole)[:2]
+    assert len(list((outcome.folder / "trials").iterdir())) == 2
+
+
 def test_a_search_ends_when_everything_was_tried(search, monkeypatch):
     monkeypatch.setattr(search_module, "_Q", (0.7, 0.7))
     monkeypatch.setattr(search_module, "_MOST_REPEATED", 2)

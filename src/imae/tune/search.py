@@ -36,6 +36,7 @@ from imae.tune.study import (
     STUDY,
     distinct,
     ended,
+    num_before,
     open_study,
     storage_errors,
     trials,
@@ -159,8 +160,8 @@ def tune(
             found.enqueue_trial(space.start(base.optimizer.lr), skip_if_exists=True)
         validation = rows.data.validation if base.data.own_validation else None
         num_validation = None if validation is None else len(validation)
-        objective = Objective(base, space, folder, clean, deadline, num_validation)
-        _search(found, objective, limit=limit, deadline=deadline, say=say)
+        objective = Objective(base, space, folder, clean, limit, deadline, num_validation)
+        _search(found, objective, say=say)
         return conclude(
             [each for each in distinct(found) if each.state.name != "FAIL"],
             num_failed=sum(each.state.name == "FAIL" for each in distinct(found)),
@@ -230,15 +231,9 @@ def _check_folder(folder: Path, about: Mapping[str, Any]) -> bool:
     return False
 
 
-def _search(
-    study: "optuna.Study",
-    objective: "Objective",
-    *,
-    limit: int | None,
-    deadline: float | None,
-    say: Callable[[str], None],
-) -> None:
+def _search(study: "optuna.Study", objective: "Objective", *, say: Callable[[str], None]) -> None:
     """Runs trials until the budget is used up."""
+    limit, deadline = objective.limit, objective.deadline
     while deadline is None or time.monotonic() < deadline:
         last, running = ended(study), len(trials(study, "RUNNING"))
         done = sum(SAME not in each.user_attrs for each in last)
@@ -252,6 +247,8 @@ def _search(
             continue
         try:
             study.optimize(objective, n_trials=1)
+        except _SurplusError:
+            _wait_for_others(study)
         except (Stopped, KeyboardInterrupt) as stopped:
             assert objective.number is not None
             try_again(study, study.get_trials(deepcopy=False)[objective.number])
@@ -440,6 +437,10 @@ def _keys(split: Split) -> NDArray[np.uint64]:
     return np.zeros(0, np.uint64) if keys is None else keys
 
 
+class _SurplusError(Exception):
+    """Another worker has begun the last trial of the budget at the same time."""
+
+
 class Objective:
     """A trial as a function of what optuna suggests.
 
@@ -448,6 +449,7 @@ class Objective:
         space: What is searched.
         folder: Folder of the search.
         clean: Rows with labels that are right, if there are any.
+        limit: Trials in all.
         deadline: When to stop, on the clock of ``time.monotonic``.
         num_validation: Rows of the data's own validation part, if it is what is measured on.
     """
@@ -458,11 +460,12 @@ class Objective:
         space: Space,
         folder: Path,
         clean: CleanRows | None,
+        limit: int | None,
         deadline: float | None,
         num_validation: int | None = None,
     ) -> None:
         self.base, self.space, self.folder = base, space, folder
-        self.clean, self.deadline = clean, deadline
+        self.clean, self.limit, self.deadline = clean, limit, deadline
         self.num_validation = num_validation
         self.number: int | None = None
 
@@ -471,6 +474,8 @@ class Objective:
         import optuna
 
         self.number = trial.number
+        if self.limit is not None and num_before(trial.study, trial.number) >= self.limit:
+            raise _SurplusError
         self.space.suggest(trial)
         for other in trials(trial.study, "COMPLETE", "PRUNED"):
             if other.params == trial.params:  # a run of the same settings would end the same
