@@ -183,8 +183,8 @@ def write_table(out: Path) -> None:
     ]
     differences, others = [], []
     for title in SETTINGS:
-        read = [json.loads(path.read_text()) for path in sorted(out.glob(f"{slug(title)}-*.json"))]
-        records = [each for each in read if "test_of_other_seeds" in each["clean"]]
+        paths = sorted(out.glob(f"{slug(title)}-*.json"))
+        records = [json.loads(path.read_text()) for path in paths]
         if not records:
             continue
 
@@ -199,17 +199,20 @@ def write_table(out: Path) -> None:
 
         given, clean = mean("given", "test"), mean("clean", "test")
         differences.append(given - clean)
-        pair = [mean(kind, "test_of_other_seeds") for kind in ("given", "clean")]
-        others.append(pair[0] - pair[1])
+        shown = "- | - | -"  # not trained on other seeds yet
+        if all("test_of_other_seeds" in each["clean"] for each in records):
+            pair = [mean(kind, "test_of_other_seeds") for kind in ("given", "clean")]
+            others.append(pair[0] - pair[1])
+            shown = f"{pair[0]:.1f} | {pair[1]:.1f} | {others[-1]:+.1f}"
         lines.append(
             f"| {title} | {len(records)} | {given:.1f} | {clean:.1f} | {given - clean:+.1f} | "
-            f"{pair[0]:.1f} | {pair[1]:.1f} | {others[-1]:+.1f} | "
+            f"{shown} | "
             f"{mean('given', 'test_of_defaults'):.1f} | {mean('highest_test'):.1f} |"
         )
     lines += [
         "",
         f"On average {statistics.fmean(differences):+.1f} points for the chosen run, and "
-        f"{statistics.fmean(others):+.1f} for the chosen settings on other seeds. "
+        f"{statistics.fmean(others or [0.0]):+.1f} for the chosen settings on other seeds. "
         f"Aim: at least -1.0. {describe()}",
     ]
     (out / "table.md").write_text("\n".join(lines) + "\n")
