@@ -5,8 +5,8 @@
 The teacher is trained on noisy labels; its best epoch by held-out given labels predicts a label for
 every training row, held-out rows included, and a student is trained on these with the same
 settings (`imae train --student`). Shown is the test accuracy of the teacher (best and last epoch)
-and of the student (last epoch). CIFAR-10 is its frozen features (`efficientnet_lite0`) of 10,000
-rows. No choice sees the test rows.
+and of the student (last epoch). CIFAR is its frozen features (`efficientnet_lite0`) of 10,000
+rows. No choice sees the test rows. Finished pairs are read again.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from imae.train import Run, build_config, train, train_student
 from tune import PAIRS, SETTINGS, slug, write_rows
 
 SEEDS = (1, 2, 3)
-LOSSES = ("imae_capped", "cce")
+LOSSES = ("imae_capped", "gce", "cce")
 
 
 def main() -> None:
@@ -30,12 +30,14 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, required=True, help="folder for data and runs")
     parser.add_argument("--out", type=Path, default=Path("results/student"))
     parser.add_argument("--only", default="", help="settings whose name begins so")
+    parser.add_argument("--losses", nargs="+", default=LOSSES)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     arguments.out.mkdir(parents=True, exist_ok=True)
     for title in SETTINGS:
-        for loss in LOSSES:
-            for seed in SEEDS if title.startswith(arguments.only) else ():
+        for loss in arguments.losses:
+            for seed in arguments.seeds if title.startswith(arguments.only) else ():
                 path = arguments.out / f"{slug(title)}-{loss}-seed{seed}.json"
                 if not path.exists():
                     found = measured(title, loss, seed, arguments.scratch)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from imae.tune import tune
-from imae.tune.study import _storage, ended
+from imae.tune.study import _storage, distinct
 
 optuna = pytest.importorskip("optuna")
 
@@ -30,11 +30,11 @@ def options(rows, out, **further):
 
 
 def finished(url):
-    """Parameters, value and state of every trial that has ended, as the database has them."""
+    """Parameters, value and state of every trial that counts, as the database has them."""
     storage = _storage(url, is_shared=False)
     try:
         study = optuna.load_study(study_name="imae", storage=storage)
-        return [(each.params, each.value, each.state.name) for each in ended(study)]
+        return [(each.params, each.value, each.state.name) for each in distinct(study)]
     except KeyError:  # the study has not been made yet
         return []
     finally:

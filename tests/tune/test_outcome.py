@@ -21,11 +21,21 @@ def test_shrinkage_is_that_of_accuracies_under_uniform_noise(rate, classes):
     assert shrinkage(rate, classes) == pytest.approx(ratio)
 
 
-def test_of_equally_good_trials_the_one_that_follows_fewer_labels_is_chosen():
-    trials = [trial(0, 0.60, 0.95), trial(1, 0.58, 0.70), trial(2, 0.40, 0.10)]
+def test_of_equally_good_trials_the_one_that_has_memorised_less_is_chosen():
+    trials = [trial(0, 0.60, 0.95), trial(1, 0.58, 0.70), trial(2, 0.40, 0.40)]
     assert standard_error(0.6, 100) == pytest.approx(math.sqrt(0.24 / 100))
     assert choose(trials, is_clean=False).number == 1
     assert choose(trials, is_clean=True).number == 0
+
+
+def test_a_trial_that_has_learned_less_is_not_one_that_has_memorised_less():
+    """Both predict 6 points more of the training labels; one predicts fewer of all labels."""
+    trials = [trial(0, 0.60, 0.66), trial(1, 0.57, 0.63)]
+    assert choose(trials, is_clean=False).number == 0
+
+
+def test_where_training_labels_are_not_measured_the_best_is_chosen():
+    assert choose([trial(0, 0.58, None), trial(1, 0.60, None)], is_clean=False).number == 1
 
 
 def test_trials_are_compared_on_the_same_rows():

@@ -149,6 +149,21 @@ def test_settings_that_were_tried_are_neither_trained_nor_counted_again(search, 
     assert any("not trained again" in line for line in said)
 
 
+def test_a_trial_that_another_worker_leaves_no_budget_for_is_given_up(search, whole, monkeypatch):
+    search(trials=2)
+    seen, ended = [], search_module.ended
+
+    def not_yet(study):
+        seen.append(study)
+        return ended(study)[: 1 if len(seen) == 1 else None]  # the other has just ended one more
+
+    monkeypatch.setattr(search_module, "ended", not_yet)
+    outcome = search(trials=2)
+    assert len(seen) == 2
+    assert found(outcome) == found(whole)[:2]
+    assert len(list((outcome.folder / "trials").iterdir())) == 2
+
+
 def test_a_search_ends_when_everything_was_tried(search, monkeypatch):
     monkeypatch.setattr(search_module, "_Q", (0.7, 0.7))
     monkeypatch.setattr(search_module, "_MOST_REPEATED", 2)
@@ -177,6 +192,17 @@ def test_clean_labels_decide_where_there_are_some(search, rows):
     assert outcome.best.num_rows == 30
     assert outcome.best.accuracy == max(each.accuracy for each in outcome.trials)
     assert "clean validation labels" in outcome.lines()[0]
+
+
+def test_clean_rows_that_are_trained_on_are_said(search, rows, tmp_path):
+    with np.load(rows) as known, np.load(rows.with_name("clean.npz")) as clean:
+        x, y = np.concatenate([known["x"][:5], clean["x"]]), clean["y"]
+    np.savez(tmp_path / "shared.npz", x=x, y=np.concatenate([y[:5], y]))
+    said = []
+    search(trials=1, clean_validation=tmp_path / "shared.npz", say=said.append)
+    assert "5 of 35 rows" in said[0]
+    search(out="other", trials=1, clean_validation=rows.with_name("clean.npz"), say=said.append)
+    assert sum("trained on" in line for line in said) == 1
 
 
 def test_the_loss_and_the_learning_rate_are_searched_if_asked(search):

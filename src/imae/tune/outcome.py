@@ -71,6 +71,13 @@ class Trial:
         """``"finished"``, or ``"stopped early"`` because it fell behind the others."""
         return "stopped early" if self.accuracy is None else "finished"
 
+    @property
+    def memorised(self) -> float:
+        """By how much it predicts more of the training labels than of the held-out ones."""
+        if self.fitted is None or self.accuracy is None:
+            return 0.0
+        return max(0.0, self.fitted - self.accuracy)
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -119,8 +126,10 @@ class Outcome:
             )
         if self.chosen is not self.best:
             lines.append(
-                f"chosen: trial {self.chosen.number}, which cannot be told from the best and "
-                "follows fewer of the training labels"
+                f"chosen: trial {self.chosen.number}, which cannot be told from the best and has "
+                f"memorised less: it predicts {100 * self.chosen.memorised:.1f} points more of the "
+                f"training labels than of the held-out ones, and the best "
+                f"{100 * self.best.memorised:.1f}"
             )
         return lines
 
@@ -144,29 +153,31 @@ def choose(trials: Sequence[Trial], *, is_clean: bool) -> Trial:
     """The trial to take.
 
     With clean labels it is the best. Without, every trial whose accuracy is within a standard
-    error of the best one is as good, and of these the most cautious is taken: that which follows
-    the fewest of the given training labels, so that it has memorised the fewest wrong ones. The
-    standard error is that of the difference on the same held-out rows, sqrt(d) / n with d rows on
-    which the two disagree.
+    error of the best one is as good, and of these the one is taken whose accuracy less what it has
+    memorised is highest. The standard error is that of the difference on the same held-out rows,
+    sqrt(d) / n with d rows on which the two disagree.
+
+    A network that memorises nothing predicts as many training labels as held-out ones, right and
+    wrong labels alike; what it predicts beyond that is memorised. A network that has learned
+    little has memorised little too, so this is not the number of training labels it follows.
 
     Examples:
         >>> trials = [Trial(0, {}, 0.60, fitted=0.9, num_rows=400),
         ...           Trial(1, {}, 0.59, fitted=0.7, num_rows=400),
-        ...           Trial(2, {}, 0.40, fitted=0.3, num_rows=400)]
+        ...           Trial(2, {}, 0.40, fitted=0.4, num_rows=400)]
         >>> choose(trials, is_clean=False).number, choose(trials, is_clean=True).number
         (1, 0)
     """
     known = [each for each in trials if each.accuracy is not None]
     best = max(known, key=lambda each: (each.accuracy or 0.0, -each.number))
-    if is_clean or best.fitted is None:
+    if is_clean:
         return best
     close = [
         each
         for each in known
-        if (best.accuracy or 0) - (each.accuracy or 0) <= _error(best, each)
-        and each.fitted is not None
+        if (best.accuracy or 0.0) - (each.accuracy or 0.0) <= _error(best, each)
     ]
-    return min(close, key=lambda each: (each.fitted or 0, -(each.accuracy or 0), each.number))
+    return max(close, key=lambda each: ((each.accuracy or 0.0) - each.memorised, -each.number))
 
 
 def standard_error(accuracy: float, num_rows: int) -> float:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from imae.data import Data
+from imae.data import Data, ImageFiles, Split
 from imae.data.loading import load_unscaled
 from imae.errors import ArgumentError, DataError, ImaeError, check_integer, check_interval
 from imae.methods.catalog import METHODS
@@ -35,6 +36,7 @@ from imae.tune.study import (
     STUDY,
     distinct,
     ended,
+    num_before,
     open_study,
     storage_errors,
     trials,
@@ -119,6 +121,11 @@ def tune(
     space.check()
     rows = load_rows(_without_features(base))
     clean = None if clean_validation is None else CleanRows(clean_validation, rows.data, base)
+    if clean is not None and clean.num_trained:
+        say(
+            f"{clean.num_trained} of {len(clean.labels)} rows of {clean.path} are in "
+            f"{base.data.name} too, where they are trained on; take them out of it"
+        )
     if base.data.hold_out == 0 and rows.data.validation is None:
         raise ArgumentError("data.hold_out: nothing is held out to choose by; leave it at 0.1")
     folder = Path(out)
@@ -153,8 +160,8 @@ def tune(
             found.enqueue_trial(space.start(base.optimizer.lr), skip_if_exists=True)
         validation = rows.data.validation if base.data.own_validation else None
         num_validation = None if validation is None else len(validation)
-        objective = Objective(base, space, folder, clean, deadline, num_validation)
-        _search(found, objective, limit=limit, deadline=deadline, say=say)
+        objective = Objective(base, space, folder, clean, limit, deadline, num_validation)
+        _search(found, objective, say=say)
         return conclude(
             [each for each in distinct(found) if each.state.name != "FAIL"],
             num_failed=sum(each.state.name == "FAIL" for each in distinct(found)),
@@ -224,15 +231,9 @@ def _check_folder(folder: Path, about: Mapping[str, Any]) -> bool:
     return False
 
 
-def _search(
-    study: "optuna.Study",
-    objective: "Objective",
-    *,
-    limit: int | None,
-    deadline: float | None,
-    say: Callable[[str], None],
-) -> None:
+def _search(study: "optuna.Study", objective: "Objective", *, say: Callable[[str], None]) -> None:
     """Runs trials until the budget is used up."""
+    limit, deadline = objective.limit, objective.deadline
     while deadline is None or time.monotonic() < deadline:
         last, running = ended(study), len(trials(study, "RUNNING"))
         done = sum(SAME not in each.user_attrs for each in last)
@@ -246,6 +247,8 @@ def _search(
             continue
         try:
             study.optimize(objective, n_trials=1)
+        except _SurplusError:
+            _wait_for_others(study)
         except (Stopped, KeyboardInterrupt) as stopped:
             assert objective.number is not None
             try_again(study, study.get_trials(deepcopy=False)[objective.number])
@@ -383,11 +386,11 @@ def _ranges(loss: str) -> dict[str, tuple[float, float, float]]:
 
 
 class CleanRows:
-    """Rows with labels that are right.
+    """Rows with labels that are right; ``num_trained`` of them are in the training rows too.
 
     Args:
         path: A file or folder in the form of the data.
-        data: The data, for its classes.
+        data: The data, for its classes and rows.
         config: The settings, for the names of columns.
 
     Raises:
@@ -402,6 +405,8 @@ class CleanRows:
             raise ArgumentError(f"{self.path}: is the data itself, whose labels may be wrong")
         rows, _ = load_unscaled(self.path, **config.data.options)
         self.labels: dict[str, int] = {}
+        self.num_trained = 0
+        trained = _keys(data.train)
         inputs = []
         for split in rows.splits().values():
             unknown = [name for name in split.class_names if name not in data.class_names]
@@ -411,6 +416,7 @@ class CleanRows:
                 )
             number = [data.class_names.index(name) for name in split.class_names]
             inputs.append(split.inputs.content_hash())
+            self.num_trained += int(np.isin(_keys(split), trained).sum())
             ids = map(str, split.row_ids.tolist())
             self.labels |= dict(zip(ids, (number[each] for each in split.labels), strict=True))
         if not self.labels:
@@ -425,6 +431,16 @@ class CleanRows:
         return float((found.labels == truth).mean())
 
 
+def _keys(split: Split) -> NDArray[np.uint64]:
+    """Hashes of the rows; none for files of images, whose hashes hold within one folder only."""
+    keys = None if isinstance(split.inputs, ImageFiles) else split.inputs.row_keys()
+    return np.zeros(0, np.uint64) if keys is None else keys
+
+
+class _SurplusError(Exception):
+    """Another worker has begun the last trial of the budget at the same time."""
+
+
 class Objective:
     """A trial as a function of what optuna suggests.
 
@@ -433,6 +449,7 @@ class Objective:
         space: What is searched.
         folder: Folder of the search.
         clean: Rows with labels that are right, if there are any.
+        limit: Trials in all.
         deadline: When to stop, on the clock of ``time.monotonic``.
         num_validation: Rows of the data's own validation part, if it is what is measured on.
     """
@@ -443,11 +460,12 @@ class Objective:
         space: Space,
         folder: Path,
         clean: CleanRows | None,
+        limit: int | None,
         deadline: float | None,
         num_validation: int | None = None,
     ) -> None:
         self.base, self.space, self.folder = base, space, folder
-        self.clean, self.deadline = clean, deadline
+        self.clean, self.limit, self.deadline = clean, limit, deadline
         self.num_validation = num_validation
         self.number: int | None = None
 
@@ -456,6 +474,8 @@ class Objective:
         import optuna
 
         self.number = trial.number
+        if self.limit is not None and num_before(trial.study, trial.number) >= self.limit:
+            raise _SurplusError
         self.space.suggest(trial)
         for other in trials(trial.study, "COMPLETE", "PRUNED"):
             if other.params == trial.params:  # a run of the same settings would end the same

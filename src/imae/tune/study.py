@@ -160,6 +160,12 @@ def distinct(study: "optuna.Study") -> "list[FrozenTrial]":
     return [each for each in ended(study) if SAME not in each.user_attrs]
 
 
+def num_before(study: "optuna.Study", number: int) -> int:
+    """How many trials with a smaller number count: those that have ended, and those that run."""
+    counted = (*distinct(study), *trials(study, "RUNNING"))
+    return sum(each.number < number for each in counted)
+
+
 def _sampler(seed: int) -> Any:
     """Tree-structured Parzen estimation whose draws follow from the seed and what has ended.
 
