@@ -236,7 +236,7 @@ def predicted(run: Run) -> tuple[Ints, Ints, Floats]:
     """Given labels, true labels and final probabilities of all rows, trained on and held out."""
     prepared = prepare(run.config)
     assert prepared.validation is not None
-    network = run.load_model().eval()
+    network = run.load_model("final").eval()
     found = []
     for part in (prepared.train, prepared.validation):
         assert part.clean_labels is not None
