@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.audit.calibrate import (
+    FEWEST_ROWS,
     as_unseen,
     at_equal_rank,
     fit_noise_model,
@@ -286,7 +287,7 @@ def _judge(
         suspicion = as_unseen(suspicion, evidence.is_unseen)
     wrong = (model.wrong(classes, given) + own.wrong(evidence.classes, given)) / 2
     rate = noise_rate(own, evidence.classes, given, evidence.is_unseen, is_lost)
-    if features is not None:
+    if features is not None and len(fitted) >= FEWEST_ROWS:
         noise = fit_row_noise(evidence.classes, around, given, fitted)
         by_row = noise.wrong(evidence.classes, around, given)
         wrong = (1 - share) * by_row + share * wrong

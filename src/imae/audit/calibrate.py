@@ -16,6 +16,7 @@ Probabilities = NDArray[np.floating]
 
 _CELLS_TO_FIT = 2_000_000
 _ROWS_TO_FIT = 20_000  # of the noise that depends on the row
+FEWEST_ROWS = 1000  # for noise that depends on the row: of 300 rows any part may be overlap
 _ROWS_FOR_PAIRS = 200  # of each class, for a matrix of its own pairs
 _FULL_WEIGHT = 0.25  # of the neighbours, against the row's own score
 _USELESS, _USEFUL = 0.85, 0.95  # agreement of neighbours with labels, by that of the network
