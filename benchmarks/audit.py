@@ -9,11 +9,11 @@
 
 ``detect`` trains a head on frozen features of all 50,000 rows for each set and seed, once with the
 audit's loss and once with cross entropy, and compares what finds wrong labels: the audit of each
-run; cleanlab on the final probabilities of the run, on probabilities from 3 folds at the cost of
-one run and of three, and on 5-fold logistic regression; the raw margin (AUM); and the rule that a
-label is wrong if the final prediction is another. ``scratch`` does so for each run on 5,000 images
-at the budget ``short`` of the recipes. ``photos`` audits photos with 30% of the labels drawn wrong,
-and as they are. Cells that are done are read from ``--out``; with
+run; cleanlab on the probabilities of its best weights by held-out labels, on probabilities from 3
+folds at the cost of one run and of three, and on 5-fold logistic regression; the raw margin (AUM);
+and the rule that a label is wrong if those best weights predict another. ``scratch`` does so for
+each run on 5,000 images at the budget ``short`` of the recipes. ``photos`` audits photos with 30%
+of the labels drawn wrong, and as they are. Cells that are done are read from ``--out``; with
 ``--runs FOLDER`` the runs are kept, so that another audit of them needs no training.
 """
 
@@ -233,10 +233,10 @@ def judged(title: str, run: Run, seconds: float) -> list[Row]:
 
 
 def predicted(run: Run) -> tuple[Ints, Ints, Floats]:
-    """Given labels, true labels and final probabilities of all rows, trained on and held out."""
+    """Given labels, true labels and probabilities of all rows, trained on and held out."""
     prepared = prepare(run.config)
     assert prepared.validation is not None
-    network = run.load_model().eval()
+    network = run.load_model("best").eval()
     found = []
     for part in (prepared.train, prepared.validation):
         assert part.clean_labels is not None

@@ -91,6 +91,13 @@ def test_features_beside_probabilities_help():
     assert hits(audit(poor, given=given, features=features)) > hits(audit(poor, given=given)) + 0.05
 
 
+@pytest.mark.parametrize(("rate", "num_rows"), [(0.0, 3000), (0.2, 3000), (0.2, 900)])
+def test_the_rate_with_features_is_near_the_truth(rate, num_rows):
+    features, given, clean, posterior = blobs(rate, num_rows=num_rows, spread=0.45)
+    found = audit(posterior, given=given, features=features)
+    assert found.noise_rate == pytest.approx((given != clean).mean(), abs=0.03)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "run"

@@ -8,6 +8,7 @@ from imae.audit.calibrate import (
     NoiseModel,
     as_unseen,
     fit_noise_model,
+    fit_row_noise,
     flag_count,
     monotone,
     neighbour_weight,
@@ -32,6 +33,36 @@ def test_the_noise_model_recovers_a_pair_transition():
     wrong = model.wrong(likely_classes(sure), given)
     assert wrong.mean() == pytest.approx(model.rate, abs=1e-6)
     assert wrong[flips].min() > 0.9 > 0.1 > wrong[~flips].max()
+
+
+def labelled(level, slope, alike, *, num_rows=6000, num_classes=5):
+    """Shares of classes, given labels drawn as `RowNoise` says, and which of these are wrong."""
+    draws = seeded(1)
+    q = draws.dirichlet(np.full(num_classes, 0.15), num_rows)
+    rows = np.arange(num_rows)
+    clean = np.array([draws.choice(num_classes, p=each) for each in q])
+    hardness = -(q * np.log(np.maximum(q, 1e-300))).sum(1) / np.log(num_classes)
+    others = np.where(draws.random((num_rows, 1)) < alike, q, 1.0)
+    others[rows, clean] = 0
+    others /= others.sum(1, keepdims=True)
+    mistaken = np.array([draws.choice(num_classes, p=each) for each in others])
+    is_wrong = draws.random(num_rows) < 1 / (1 + np.exp(-level - slope * hardness))
+    return q, np.where(is_wrong, mistaken, clean), is_wrong
+
+
+@pytest.mark.parametrize(
+    ("level", "slope", "alike"), [(-0.8, 0, 0), (-1.2, 2.5, 0.5), (-3, 3, 0.3), (-20, 0, 0)]
+)
+def test_noise_that_depends_on_the_row_is_recovered(level, slope, alike):
+    q, given, is_wrong = labelled(level, slope, alike)
+    classes, rows = likely_classes(q), np.arange(len(q))
+    model = fit_row_noise(classes, classes, given, rows)
+    found = model.wrong(classes, classes, given)
+    assert found.mean() == pytest.approx(is_wrong.mean(), abs=0.03)
+    for part in np.array_split(np.argsort(found), 5):
+        assert found[part].mean() == pytest.approx(is_wrong[part].mean(), abs=0.06)
+    if slope and alike == 0.5:  # a matrix of classes takes such mistakes for overlap
+        assert fit_noise_model(classes, given).rate < is_wrong.mean() - 0.05
 
 
 def test_a_large_set_is_fitted_to_a_part_of_its_rows():

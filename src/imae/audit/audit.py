@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.audit.calibrate import (
+    FEWEST_ROWS,
     as_unseen,
     at_equal_rank,
     fit_noise_model,
+    fit_row_noise,
     flag_count,
     has_memorised,
     monotone,
@@ -284,8 +286,13 @@ def _judge(
     if has_memorised(evidence.classes, given, evidence.is_unseen):
         suspicion = as_unseen(suspicion, evidence.is_unseen)
     wrong = (model.wrong(classes, given) + own.wrong(evidence.classes, given)) / 2
-    wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     rate = noise_rate(own, evidence.classes, given, evidence.is_unseen, is_lost)
+    if features is not None and len(fitted) >= FEWEST_ROWS:
+        noise = fit_row_noise(evidence.classes, around, given, fitted)
+        by_row = noise.wrong(evidence.classes, around, given)
+        wrong = (1 - share) * by_row + share * wrong
+        rate = (1 - share) * float(by_row[fitted].mean()) + share * rate
+    wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     if features is not None and is_lost.any():  # else nothing is known of these labels
         rate = float(np.where(is_lost, wrong, rate).mean())
     low, high = model.interval(rate)

@@ -1,7 +1,7 @@
 """How sure: from scores, likely classes and capped probabilities to those of being wrong."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,16 @@ Ints = NDArray[np.int64]
 Probabilities = NDArray[np.floating]
 
 _CELLS_TO_FIT = 2_000_000
+_ROWS_TO_FIT = 20_000  # of the noise that depends on the row
+FEWEST_ROWS = 1000  # for noise that depends on the row: of 300 rows any part may be overlap
 _ROWS_FOR_PAIRS = 200  # of each class, for a matrix of its own pairs
 _FULL_WEIGHT = 0.25  # of the neighbours, against the row's own score
 _USELESS, _USEFUL = 0.85, 0.95  # agreement of neighbours with labels, by that of the network
 _FEW_PAIRS, _ALL_PAIRS = 0.25, 0.35  # chance of the likeliest mistake
+_AROUND = 0.45  # weight of the neighbours' votes, where the noise depends on the row
+_ROW_FLOOR = 0.005
+_STEPS = 100  # of EM
+_SLOPE_SPREAD = 2.0
 _FLOOR = 0.01  # a class that no vote named is unlikely and not impossible
 _LEVELS = 20_000
 _ROOM = 1e-3  # of a score
@@ -117,6 +123,108 @@ def fit_noise_model(classes: TopClasses, given: Ints) -> NoiseModel:
     wrong = 1 - right / (q * transition.T[labels]).sum(1)
     ceiling = float((q.argmax(1) != labels).mean())
     return NoiseModel(transition, len(rows), float(wrong.mean()), has_pairs, ceiling)
+
+
+@dataclass(frozen=True, eq=False)
+class RowNoise:
+    """A mixture of right and wrong labels in which the noise depends on the row.
+
+    People err where a network errs: on hard rows, and in favour of classes that the row resembles.
+    With q(x), the shares of its likely classes, and their entropy H(x) by that of an even draw:
+
+        P(wrong | x) = sigmoid(level + slope H(x))
+        P(label y | wrong, true class i) = alike q_y / (1 - q_i) + (1 - alike) / (C - 1)
+
+    The shares are those predicted for the row and, with a weight of 0.45, for its neighbours: one
+    network alone is too sure of itself. They stay as they are, without a temperature: flatter
+    shares with less noise would fit the labels as well.
+
+    Args:
+        level: Log-odds of a wrong label where the class is plain.
+        slope: How much they grow up to a row that could be of any class.
+        alike: Share of the mistakes that follow resemblance.
+    """
+
+    level: float = -1.5
+    slope: float = 0.0
+    alike: float = 0.5
+
+    def wrong(self, own: TopClasses, around: TopClasses, given: Ints) -> Floats:
+        """P(wrong) of rows with these predictions, their neighbours' and labels, shape (N,)."""
+        found = np.empty(len(given))
+        for rows in blocks(len(given), own.num_classes):
+            found[rows] = self._wrong(_chances(own, around, given, rows))[0]
+        return found
+
+    def _wrong(self, chances: "_Chances") -> tuple[Floats, Floats, Floats]:
+        """P(wrong), the part of it by resemblance, and the chance of the given label."""
+        rate = self._rate(chances.hardness)
+        right = (1 - rate) * chances.right
+        alike = rate * self.alike * chances.alike
+        total = right + alike + rate * (1 - self.alike) * chances.even
+        return 1 - right / total, alike / total, total
+
+    def _rate(self, hardness: Floats) -> Floats:
+        return np.asarray(1 / (1 + np.exp(-self.level - self.slope * hardness)))
+
+    def _improved(self, chances: "_Chances") -> "RowNoise":
+        """One step of EM, with one of Newton for the level and the slope."""
+        wrong, alike, _ = self._wrong(chances)
+        rate = self._rate(chances.hardness)
+        rise = wrong - rate
+        bend = rate * (1 - rate)
+        moments = [float((bend * chances.hardness**power).sum()) for power in range(3)]
+        # Half a row right and half wrong keep the level finite, a prior keeps the slope small.
+        level_rise = float(rise.sum()) + 0.5 - float(self._rate(np.zeros(1))[0])
+        slope_rise = float((rise * chances.hardness).sum()) - self.slope / _SLOPE_SPREAD**2
+        matrix = np.array([[moments[0] + 0.25, moments[1]], [moments[1], moments[2]]])
+        matrix[1, 1] += 1 / _SLOPE_SPREAD**2
+        step = np.linalg.solve(matrix, [level_rise, slope_rise])
+        share = (alike.sum() + 1) / (wrong.sum() + 2)
+        level, slope = self.level + float(step[0]), self.slope + float(step[1])
+        return replace(self, level=level, slope=slope, alike=float(share))
+
+
+@dataclass(frozen=True, eq=False)
+class _Chances:
+    """Of each row: H(x), and chances of its given label, each of shape (N,).
+
+    That it is the true class, that it was mistaken for it by resemblance, and evenly.
+    """
+
+    hardness: Floats
+    right: Floats
+    alike: Floats
+    even: Floats
+
+
+def _chances(own: TopClasses, around: TopClasses, given: Ints, rows: Ints) -> _Chances:
+    num_classes = own.num_classes
+    q = (1 - _AROUND) * own.dense(rows) + _AROUND * around.dense(rows)
+    q = (q + _ROW_FLOOR / num_classes) / (1 + _ROW_FLOOR)
+    at = np.arange(len(rows)), given[rows]
+    odds = q / (1 - q)
+    hardness = -(q * np.log(q)).sum(1) / math.log(num_classes)
+    alike = q[at] * (odds.sum(1) - odds[at])
+    return _Chances(hardness, q[at], alike, (1 - q[at]) / (num_classes - 1))
+
+
+def fit_row_noise(own: TopClasses, around: TopClasses, given: Ints, rows: Ints) -> RowNoise:
+    """The noise of some rows by their predictions and those of their neighbours.
+
+    Args:
+        own: Classes predicted for each row.
+        around: Those predicted for its neighbours.
+        given: Given labels, shape (N,).
+        rows: Rows to fit it to, best such that were not trained on; of many a part is taken.
+    """
+    most = max(1000, min(_ROWS_TO_FIT, _CELLS_TO_FIT // own.num_classes))
+    rows = rows[:: math.ceil(len(rows) / most)]
+    chances = _chances(own, around, given, rows)
+    model = RowNoise()
+    for _ in range(_STEPS):
+        model = model._improved(chances)
+    return model
 
 
 def neighbour_weight(own: TopClasses, around: TopClasses, given: Ints, rows: Ints) -> float:
