@@ -308,7 +308,7 @@ def test_hints_at_the_end_of_a_run():
     assert closing_hints(rows[-1:], None, names, epochs=4) == []
 
 
-def test_a_high_T_where_little_is_learned_is_doubted():
+def test_a_t_that_rose_where_little_is_learned_is_doubted():
     names = tuple("abcdefghij")
     row = {"step": 9, "T": 17.2, "validation_accuracy": 0.19}
     (hint,) = closing_hints([row], None, names, epochs=40)

@@ -168,8 +168,8 @@ def closing_hints(
         agreement = history[-1][key]
         if agreement - chance < _LITTLE_AGREEMENT * (1 - chance):
             hints.append(
-                f"T rose to {T:.0f} by itself although only {agreement:.1%} of the given labels are "
-                "predicted: unless most labels are wrong, try --T 4"
+                f"T rose to {T:.0f} by itself although only {agreement:.1%} of the given labels "
+                "are predicted: unless most labels are wrong, try --T 4"
             )
     if key is not None and epochs < _LONG_ENOUGH and len(history) > 1:
         half, last = history[(len(history) - 1) // 2][key], history[-1][key]
