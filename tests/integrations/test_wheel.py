@@ -120,7 +120,7 @@ def test_the_bill_of_materials_names_what_the_wheel_brings(clean, tmp_path):
     assert all(each["version"] and each.get("licenses") for each in found.values())
     direct = {each["ref"]: each.get("dependsOn", []) for each in bill["dependencies"]}
     names = {each["bom-ref"]: name for name, each in found.items()}
-    assert {names[ref] for ref in direct[found["imae"]["bom-ref"]]} == {"torch", "numpy"}
+    assert {names[ref] for ref in direct[found["imae"]["bom-ref"]]} >= {"torch", "numpy"}
 
 
 @pytest.mark.parametrize("minor", [10, 11, 12, 13])
