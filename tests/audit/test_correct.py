@@ -12,7 +12,7 @@ from imae.audit.correct import correct, write_corrected
 from imae.audit.decisions import Decision
 from imae.audit.label_tools import export, read_opinions
 from imae.data import Split, Table
-from imae.errors import ArgumentError
+from imae.errors import ArgumentError, DataError
 from imae.train.relabel import relabel_from_file
 
 
@@ -79,12 +79,14 @@ def test_label_studio_tasks_hold_the_suggestions(make_audit, tmp_path):
 
 def test_fiftyone_labels_name_files_without_their_ending(make_audit, tmp_path):
     audit = make_audit()
-    audit.row_ids[1] = "photo/0.png"
     export(audit, tmp_path / "labels.json", format="fiftyone")
     content = json.loads((tmp_path / "labels.json").read_text())
     assert content["classes"] == list(audit.class_names)
     assert content["labels"]["photo/2"]["attributes"]["fits_no_class"] is True
-    assert {"photo/0.jpg", "photo/0.png"} <= set(content["labels"])
+    audit.row_ids[1] = "photo/0.png"
+    with pytest.raises(DataError, match=r"row 'photo/0.png': .* is another 'photo/0'"):
+        export(audit, tmp_path / "other.json", format="fiftyone")
+    assert not (tmp_path / "other.json").exists()
 
 
 def test_the_mask_is_true_where_cleanlab_would_say_issue(make_audit, tmp_path):

@@ -91,8 +91,12 @@ def test_samples_of_fiftyone_are_found_by_their_path(make_audit, tmp_path):
     truth = {"_cls": "Classification", "label": "dog"}
     sample = {"filepath": "data/photo/9.jpg", "tags": [], "ground_truth": truth, "other": truth}
     path = tmp_path / "samples.json"
-    path.write_text(json.dumps({"samples": [sample]}))
-    assert list(read_decisions(audit, [path])) == [9]
+    deleted = [{"filepath": "data/photo/8.jpg", "ground_truth": None, "other": truth}]
+    deleted += [{"filepath": "data/photo/7.jpg", "other": truth}]
+    path.write_text(json.dumps({"samples": [sample, *deleted]}))
+    found = read_decisions(audit, [path])
+    assert list(found) == [9, 8, 7]
+    assert [found[row].decision for row in (8, 7)] == ["no_class", "no_class"]
 
 
 @pytest.mark.parametrize("name", ["mask.npy", "mask.csv"])
@@ -119,6 +123,7 @@ def test_labels_in_parquet_and_rows_that_were_removed(make_audit, tmp_path):
         ("a.json", "[" * 100_000, "is not JSON"),
         ("a.json", "3", "neither an export of Label Studio nor of FiftyOne"),
         ("a.json", '[{"annotations": [{}], "data": {}}]', "neither an export"),
+        ("a.json", '{"samples": [{"filepath": "photo/1.jpg"}]}', "called ground_truth"),
         ("a.json", '{"labels": {"photo/1": 7}, "classes": ["cat"]}', "7 is not the number"),
         ("a.json", '{"labels": {"photo/1": "cow"}}', "'cow' is none of the classes"),
         ("a.json", '{"labels": {"photo/99": "cat"}}', "row 'photo/99': is not a row"),

@@ -1,6 +1,7 @@
 """Recipes of the pages for other libraries, with the real packages, and the notebooks."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from functools import partial
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
@@ -16,6 +18,7 @@ from torch import nn
 
 import imae
 from imae.audit import Audit
+from imae.audit.decisions import read_decisions
 from imae.audit.label_tools import export
 from imae.noise import symmetric
 
@@ -158,9 +161,10 @@ for task in json.load(open("tasks.json")):
 """
 
 
-def test_label_studio_takes_the_tasks_of_an_export(tmp_path):
-    audit = Audit(
-        row_ids=np.array(["a.jpg", "b.jpg", "c.jpg"]),
+@pytest.fixture
+def audit():
+    return Audit(
+        row_ids=np.array(["cat/a.jpg", "dog/a.png", "dog/b.jpg"]),
         given=np.array([0, 1, 1]),
         class_names=("cat", "dog"),
         suspicion=np.array([0.1, 0.9, 0.8]),
@@ -175,6 +179,9 @@ def test_label_studio_takes_the_tasks_of_an_export(tmp_path):
         noise_rate_high=0.9,
         transition=np.eye(2),
     )
+
+
+def test_label_studio_takes_the_tasks_of_an_export(audit, tmp_path):
     export(audit, tmp_path / "tasks.json", format="label-studio")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tmp_path / "sdk")]
     subprocess.run([*install, "label-studio-sdk==2.1.2"], check=True)
@@ -183,6 +190,62 @@ def test_label_studio_takes_the_tasks_of_an_export(tmp_path):
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == 4 * ["True"], done.stderr
+
+
+# A person accepts one suggestion, refuses another, deletes a label, and exports in both forms.
+FIFTYONE = """
+import fiftyone
+
+kind = fiftyone.types.FiftyOneImageClassificationDataset
+data = fiftyone.Dataset.from_dir("photos", dataset_type=kind)
+labels = {sample.filepath.split("data/")[1]: sample.ground_truth for sample in data}
+assert labels["dog/a.png"].label == "cat" and labels["dog/a.png"].given == "dog"
+assert labels["dog/b.jpg"].is_flagged and labels["dog/b.jpg"].confidence == 0.5
+first = data.sort_by("ground_truth.wrong_probability", reverse=True).first()
+assert first.filepath.endswith("dog/a.png")
+for sample in data.match(fiftyone.ViewField("ground_truth.fits_no_class")):
+    sample.ground_truth.label = "dog"
+    sample.save()
+data.export("one", dataset_type=kind, label_field="ground_truth", export_media=False,
+            rel_dir="photos/data", classes=["cat", "dog"])
+for sample in data.match(fiftyone.ViewField("ground_truth.label") == "dog"):
+    sample["ground_truth"] = None
+    sample.save()
+data.export("other", dataset_type=fiftyone.types.FiftyOneDataset, export_media=False)
+data.delete()
+"""
+
+
+def test_fiftyone_takes_the_labels_of_an_export_and_they_come_back(audit, tmp_path):
+    for row_id in audit.row_ids.tolist():
+        path = tmp_path / "photos" / "data" / row_id
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(path)
+    export(audit, tmp_path / "photos" / "labels.json", format="fiftyone")
+    target = str(tmp_path / "packages")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", target]
+    subprocess.run([*install, "fiftyone==1.22.1"], check=True)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            f"import sys\nsys.path.insert(0, {target!r}){FIFTYONE}",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "FIFTYONE_DATABASE_DIR": str(tmp_path), "FIFTYONE_DO_NOT_TRACK": "1"},
+    )
+    if "mongod" in done.stderr and done.returncode != 0:
+        pytest.skip("FiftyOne keeps its data in MongoDB; FIFTYONE_DATABASE_URI names none")
+    assert done.returncode == 0, done.stderr
+    found = read_decisions(audit, [tmp_path / "one" / "labels.json"])
+    assert [found[row].decision for row in range(3)] == ["keep", "accept", "keep"]
+    found = read_decisions(audit, [tmp_path / "other" / "samples.json"])
+    assert [found[row].decision for row in range(3)] == ["keep", "accept", "no_class"]
 
 
 @needs("imblearn")

@@ -13,15 +13,17 @@ import sklearn
 import torch
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.datasets import load_digits, load_iris, load_wine, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import check_param_validation, parametrize_with_checks
 
 from imae.audit.calibrate import stretched
@@ -209,6 +211,27 @@ def test_a_weight_counts_in_batches_and_in_the_rows_held_out():
     assert 2 not in model.predict(rows)
 
 
+def test_training_does_not_end_before_a_rare_class_is_learned():
+    rows, labels = load_digits(return_X_y=True)
+    rows, is_eight = StandardScaler().fit_transform(rows), labels == 8
+    model = IMAEClassifier(random_state=0).fit(rows[:1200], is_eight[:1200])
+    found = model.predict(rows[1200:])
+    assert found[is_eight[1200:]].mean() > 0.7
+    assert (found == is_eight[1200:]).mean() > 0.96
+
+
+def test_a_class_that_is_given_up_is_a_warning_and_none_of_its_rows_is_suspect():
+    sizes = {"n_samples": 3000, "n_classes": 3, "n_informative": 8, "weights": [0.9, 0.09, 0.01]}
+    rows, labels = make_classification(**sizes, class_sep=2, flip_y=0, random_state=0)
+    rows = StandardScaler().fit_transform(rows)
+    model = IMAEClassifier(random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"class 2 \(3\d of 3000 rows\) is never predicted"):
+        model.fit(rows, labels)
+    assert 2 not in labels[model.suspect_rows_]
+    model.fit(rows, labels, compute_sample_weight("balanced", labels))
+    assert (model.predict(rows)[labels == 2] == 2).mean() > 0.8
+
+
 @pytest.mark.parametrize("load", [load_iris, load_wine])
 def test_a_linear_classifier_is_trained_to_its_end_by_default(load):
     rows, labels = load(return_X_y=True)
@@ -220,6 +243,7 @@ def test_a_linear_classifier_is_trained_to_its_end_by_default(load):
     assert len(model.suspect_rows_) <= 4
 
 
+@pytest.mark.filterwarnings("ignore:class . .* is never predicted")
 def test_training_that_was_cut_short_is_a_warning():
     rows, labels = load_iris(return_X_y=True)
     rows = StandardScaler().fit_transform(rows)
@@ -363,6 +387,23 @@ def test_no_class_loses_its_last_row():
     _, labels = auditor.fit_resample(np.eye(4), np.array([1, 1, 0, 0]))
     assert auditor.sample_indices_.tolist() == [1, 2]
     assert labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_an_own_auditor_may_take_words_and_missing_values(library):
+    frames = pytest.importorskip(library)
+    size = np.where(np.arange(60) % 7 == 0, math.nan, np.arange(60.0))
+    frame = frames.DataFrame({"size": size, "kind": ["a", "b", "c"] * 20})
+    labels = np.where(np.arange(60) < 30, "small", "large")
+    labels[1] = "large"
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    columns = make_column_transformer((numbers, ["size"]), (OneHotEncoder(), ["kind"]))
+    auditor = make_pipeline(columns, IMAEClassifier(random_state=0))
+    model = LabelAuditor(make_pipeline(columns, LogisticRegression()), auditor=auditor)
+    assert 1 not in model.fit(frame, labels).sample_indices_
+    assert model.predict(frame)[1] == "small"
+    with pytest.raises(ValueError, match=r"NaN|could not convert"):
+        LabelAuditor().fit(frame, labels)
 
 
 def test_the_auditor_in_a_pipeline_keeps_the_columns_of_a_frame():

@@ -111,6 +111,18 @@ def test_the_losses_need_torch_and_numpy_only(clean, tmp_path):
     run(clean, "-c", USE_LOSSES + NOTHING_ELSE, cwd=tmp_path)
 
 
+def test_the_bill_of_materials_names_what_the_wheel_brings(clean, tmp_path):
+    out = tmp_path / "sbom.json"
+    run(sys.executable, "-m", "cyclonedx_py", "environment", "-o", out, clean)
+    bill = json.loads(out.read_text())
+    found = {each["name"]: each for each in bill["components"]}
+    assert {"imae", "torch", "numpy"} <= set(found)
+    assert all(each["version"] and each.get("licenses") for each in found.values())
+    direct = {each["ref"]: each.get("dependsOn", []) for each in bill["dependencies"]}
+    names = {each["bom-ref"]: name for name, each in found.items()}
+    assert {names[ref] for ref in direct[found["imae"]["bom-ref"]]} >= {"torch", "numpy"}
+
+
 @pytest.mark.parametrize("minor", [10, 11, 12, 13])
 def test_other_versions_of_python(minor, wheel, tmp_path):
     python = shutil.which(f"python3.{minor}")

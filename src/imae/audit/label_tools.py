@@ -5,7 +5,6 @@ import io
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +53,7 @@ def export(audit: Audit, out: str | Path, *, format: str) -> None:
 
     Raises:
         ArgumentError: If the format is unknown, or the file has another ending.
+        DataError: If the rows cannot be named in the format.
     """
     check_choice("format", format, FORMATS)
     endings = (".npy", ".csv") if format == "mask" else (".json",)
@@ -104,12 +104,18 @@ def fiftyone_labels(audit: Audit) -> dict[str, object]:
 
     A row is named as FiftyOne names a file, without its ending, and has the number of the suggested
     class; the given label and the findings are attributes.
+
+    Raises:
+        DataError: If two rows have the same name then.
     """
-    stems = [os.path.splitext(row_id)[0] for row_id in audit.row_ids.tolist()]
-    counts = Counter(stems)
-    labels = {}
+    labels: dict[str, object] = {}
     for row, row_id in enumerate(audit.row_ids.tolist()):
-        name = stems[row] if counts[stems[row]] == 1 else row_id
+        name = os.path.splitext(row_id)[0]
+        if name in labels:
+            raise DataError(
+                f"row {row_id!r}: FiftyOne names files without their ending, and there is another "
+                f"{name!r}"
+            )
         labels[name] = {
             "label": int(audit.suggested[row]),
             "confidence": float(audit.suggested_probability[row]),
@@ -170,7 +176,7 @@ def read_opinions(path: Path) -> list[Opinion]:
         if isinstance(content, list):
             return [opinion for task in content for opinion in _of_task(task)]
         if "samples" in content:
-            return [_of_sample(sample) for sample in content["samples"]]
+            return _of_samples(content["samples"])
         classes, labels = content.get("classes"), content["labels"]
         return [Opinion(name, _class_name(each, classes)) for name, each in labels.items()]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -224,17 +230,26 @@ def _time(each: dict[str, Any]) -> str:
     return str(each.get("updated_at") or each.get("created_at") or "")
 
 
-def _of_sample(sample: dict[str, Any]) -> Opinion:
-    """A sample of FiftyOne: its path, and its one classification, or that called ground_truth."""
-    found = {
-        name: value["label"]
-        for name, value in sample.items()
-        if isinstance(value, dict) and value.get("_cls") == "Classification"
-    }
-    if "ground_truth" not in found and len(found) != 1:
-        raise ValueError("a sample needs a classification called ground_truth")
-    label = found.get("ground_truth", next(iter(found.values())))
-    return Opinion(str(sample["filepath"]), str(label), by="fiftyone")
+def _of_samples(samples: Sequence[dict[str, Any]]) -> list[Opinion]:
+    """The labels of FiftyOne's samples: the one classification that they have, or ground_truth.
+
+    FiftyOne leaves the field out where the label was deleted.
+    """
+    fields = {name for sample in samples for name, value in sample.items() if _is_label(value)}
+    if "ground_truth" not in fields and len(fields) != 1:
+        raise ValueError("samples need a classification called ground_truth")
+    field = "ground_truth" if "ground_truth" in fields else fields.pop()
+    labels = (sample.get(field) for sample in samples)
+    return [
+        Opinion(
+            str(sample["filepath"]), None if label is None else str(label["label"]), by="fiftyone"
+        )
+        for sample, label in zip(samples, labels, strict=True)
+    ]
+
+
+def _is_label(value: object) -> bool:
+    return isinstance(value, dict) and value.get("_cls") == "Classification"
 
 
 def _class_name(target: object, classes: Sequence[str] | None) -> str | None:

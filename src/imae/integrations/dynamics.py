@@ -92,7 +92,8 @@ class Learner:
         """Trains, and gives what each epoch has shown of every row.
 
         The step size falls linearly to 0. With rows held out, the weights that predict the most of
-        their given labels are kept.
+        their given labels are kept. Patience begins when these are predicted better than by naming
+        the largest class: with a rare class that takes more than a few epochs.
         """
         number, held = len(training.target), training.held
         trained = np.setdiff1d(np.arange(number), held)
@@ -100,7 +101,8 @@ class Learner:
         steps = training.max_epochs * batches
         schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, 0.0, steps)
         epochs: list[EpochDynamics] = []
-        best, best_epoch, best_state = -math.inf, 0, self.network.state_dict()
+        best, best_epoch = _largest_class(training.target[held], training.weight[held]), math.inf
+        best_state = self.network.state_dict()
         while len(epochs) < training.max_epochs and len(epochs) - best_epoch < training.patience:
             dynamics = Dynamics(number)
             # One batch stays in its order, and the generator as it is.
@@ -142,6 +144,11 @@ class Learner:
         """Logits of rows that are not trained on, shape (B, C)."""
         logits: Tensor = self.network(inputs.to(self.dtype))
         return logits
+
+
+def _largest_class(target: Tensor, weight: Tensor) -> float:
+    """How much the rows of the heaviest class weigh together; 0 if there are no rows."""
+    return float(torch.bincount(target, weight, minlength=1).max())
 
 
 def observe(

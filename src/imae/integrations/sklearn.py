@@ -56,6 +56,7 @@ _LINEAR_STEPS = 300  # at least, for a linear classifier
 _STILL_RISING = 1 / 3
 _AT_ONCE = 8192  # rows of a prediction
 _TYPES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+_ANY_TYPES: dict[str, Any] = {"accept_sparse": "csr", "dtype": None, "ensure_all_finite": False}
 
 _IS_AUTO = StrOptions({"auto"})
 _AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
@@ -94,7 +95,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_iter: Epochs at most; "auto" is 100, and more for a linear classifier of few rows:
             enough for 300 steps.
         early_stopping: Whether rows are held out, and training ends when the accuracy on their
-            given labels no longer rises; "auto" does so from 1,000 rows on.
+            given labels is above the share of the largest class and no longer rises; "auto" does so
+            from 1,000 rows on.
         validation_fraction: Part of the rows that is held out.
         n_iter_no_change: Epochs without a rise after which training ends.
         random_state: Seed of the first weights, the order of rows and the rows held out.
@@ -318,9 +320,20 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return
         for each in caught:
             warnings.warn(str(each.message), ConvergenceWarning, stacklevel=3)
+        never = np.setdiff1d(np.unique(given), epochs[-1].predicted)
+        if len(never) and not caught:
+            few, name = np.bincount(given)[never[0]], self.classes_[never[0]]
+            warnings.warn(
+                f"class {name} ({few} of {len(given)} rows) is never predicted in the end, so its "
+                "labels are not judged; train longer, or let rare classes count more by "
+                "sample_weight=compute_sample_weight('balanced', y)",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         self.label_quality_ = 1 - found.suspicion
         self.wrong_probability_ = found.wrong_probability
-        self.suspect_rows_ = found.order()[: int(found.is_flagged.sum())]
+        suspects = found.order()[: int(found.is_flagged.sum())]
+        self.suspect_rows_ = suspects[~np.isin(given[suspects], never)]
         self.suggested_labels_ = self.classes_[found.suggested]
         self.noise_rate_ = found.noise_rate
 
@@ -378,7 +391,8 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
         action: "drop" removes suspect rows, "relabel" gives them their suggested label.
         auditor: The classifier that finds them, by default ``IMAEClassifier()`` on rows that are
             scaled for it (sparse ones are not); any with ``suspect_rows_``, most suspect first, and
-            ``suggested_labels_``, or a ``Pipeline`` that ends in one.
+            ``suggested_labels_``, or a ``Pipeline`` that ends in one. Rows of words or with missing
+            values are left to it.
         random_state: Seed of the default classifier.
 
     Attributes:
@@ -453,8 +467,12 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
     def fit_resample(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
         """Judges the labels; gives the rows to train on with their labels, (M, F) and (M,)."""
         self._validate_params()
-        rows, labels = validate_data(self, X, y, **_TYPES)
-        self.auditor_ = self._auditor(is_sparse=not isinstance(rows, np.ndarray)).fit(rows, labels)
+        types = _TYPES if self.auditor is None else _ANY_TYPES
+        rows, labels = validate_data(self, X, y, **types)
+        is_sparse = not isinstance(rows, np.ndarray)
+        if hasattr(X, "iloc") or hasattr(X, "get_column"):  # a frame keeps its columns
+            rows = X
+        self.auditor_ = self._auditor(is_sparse=is_sparse).fit(rows, labels)
         judge = self.auditor_[-1] if isinstance(self.auditor_, Pipeline) else self.auditor_
         self.classes_ = judge.classes_
         suspects = _removable(judge.suspect_rows_, labels)
@@ -464,9 +482,7 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
             labels[suspects] = judge.suggested_labels_[suspects]
         else:
             self.sample_indices_ = np.setdiff1d(self.sample_indices_, suspects)
-        is_frame = hasattr(X, "iloc") or hasattr(X, "get_column")
-        kept = _safe_indexing(X if is_frame else rows, self.sample_indices_)
-        return kept, labels[self.sample_indices_]
+        return _safe_indexing(rows, self.sample_indices_), labels[self.sample_indices_]
 
     def _auditor(self, *, is_sparse: bool) -> Any:
         if self.auditor is not None:
