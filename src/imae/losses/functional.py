@@ -433,6 +433,7 @@ def _sweep(
             on_classes += part.t() @ features[rows]
         if on_bias is not None:
             on_bias += buffer.sum(0)
+        del buffer, part  # before the logits of the next piece are made
     return losses * scale, weights, [on_features, on_classes, on_bias]
 
 
