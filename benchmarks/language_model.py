@@ -25,7 +25,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from machine import describe, extra_bytes, load, median_of_turns
+from machine import describe, extra_bytes, load, median_of_rounds
 
 import imae
 from imae.curves import CCE, IMAE, MAE, Curve, Scale
@@ -198,7 +198,7 @@ def compare_heads() -> None:
         "linear, curve_loss": partial(step, partial(plain_head, curve=curve)),
         "linear_curve_loss": partial(step, partial(fused_head, curve=curve)),
     }
-    times = median_of_turns(steps, "linear, F.cross_entropy")
+    times = median_of_rounds(steps, "linear, F.cross_entropy")
     print(
         f"\nOne step of a head, forward and backward: {POSITIONS} positions, {WIDTH} features, "
         f"{WORDS} words, float32; memory at its\npeak, the gradients included; median time of "

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from machine import describe, extra_bytes, load, median_of_turns
+from machine import describe, extra_bytes, load, median_of_rounds
 
 import imae
 from imae.curves import IMAE
@@ -58,6 +58,20 @@ def step(loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, target: Tenso
     loss(logits, target).backward()
 
 
+def network_step(generator: torch.Generator) -> Callable[[], None]:
+    """A step of a small network, which a loss follows in training: code and data of its own."""
+    network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
+    inputs = torch.randn(128, 64, generator=generator)
+
+    def run() -> None:
+        optimizer.zero_grad()
+        network(inputs).square().mean().backward()
+        optimizer.step()
+
+    return run
+
+
 def compare(num_rows: int, num_classes: int) -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(num_rows, num_classes, generator=generator).requires_grad_()
@@ -75,7 +89,7 @@ def compare(num_rows: int, num_classes: int) -> None:
         name: partial(step, loss, logits, target) for name, loss in losses.items()
     }
     steps["copy"] = lambda: logits.detach().clone()
-    found = median_of_turns(steps, "cross_entropy")
+    found = median_of_rounds(steps, "cross_entropy", between=network_step(generator))
     print(f"\n({num_rows}, {num_classes}), {load()}")
     for name, (seconds, ratio) in found.items():
         times = f"{ratio:5.2f} x cross_entropy"
@@ -111,7 +125,7 @@ def compare_linear(num_rows: int, width: int, num_classes: int) -> None:
         imae.linear_curve_loss(features, matrix, target, CURVE).backward()
 
     steps = {"linear + cross_entropy": unfused, "linear_curve_loss": fused}
-    found = median_of_turns(steps, "linear + cross_entropy")
+    found = median_of_rounds(steps, "linear + cross_entropy")
     memory = {}
     for name, run in reversed(steps.items()):
         clear()
@@ -129,7 +143,7 @@ def compare_linear(num_rows: int, width: int, num_classes: int) -> None:
 
 def main() -> None:
     print(describe())
-    print("forward and backward, float32; medians of many turns, of ratios within a turn")
+    print("forward and backward, float32; medians of rounds, of ratios within a round")
     for size in SIZES:
         compare(*size)
     print(f"\nmemory target: imae at most {MEMORY_TARGET} x the logits")

@@ -45,23 +45,31 @@ def fastest(steps: Mapping[str, Callable[[], object]], *, seconds: float = 4.0) 
     return best
 
 
-def median_of_turns(
-    steps: Mapping[str, Callable[[], object]], base: str, *, seconds: float = 4.0
+def median_of_rounds(
+    steps: Mapping[str, Callable[[], object]],
+    base: str,
+    *,
+    between: Callable[[], object] = lambda: None,
+    seconds: float = 4.0,
 ) -> dict[str, tuple[float, float]]:
-    """Median seconds of each step, and the median of its ratios to ``base`` in the same turn.
+    """Median seconds of each step, and the median of its ratios to ``base`` in the same round.
 
-    Every turn runs each step once, so that both sides of a ratio are under the same load and find
-    the caches in the same state: one that the other steps have left behind, as in training.
+    A round has a block of runs of each step, so that both sides of a ratio are under the same
+    load, and each finds the memory that its own runs have left behind, as in training. Steps in
+    turns find that of one another: buffers of 16 MB that some of them get back from the system
+    page by page, and some do not.
+
+    Args:
+        steps: By name.
+        base: The step that ratios are to.
+        between: Runs before every step and is not timed: fills the caches as training does.
+        seconds: Of all rounds, for each step; at least 5 rounds are run.
     """
     times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step()
     end = time.perf_counter() + seconds * len(steps)
-    while len(times[base]) < 15 or time.perf_counter() < end:
+    while len(times[base]) < 5 or time.perf_counter() < end:
         for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(_median_of_block(step, between))
     return {
         name: (
             statistics.median(own),
@@ -69,6 +77,20 @@ def median_of_turns(
         )
         for name, own in times.items()
     }
+
+
+def _median_of_block(step: Callable[[], object], between: Callable[[], object]) -> float:
+    # The first runs bring the allocator to where a training with this step has it.
+    taken = min(_seconds(step, between) for _ in range(2))
+    number = max(3, min(12, int(0.2 / taken)))
+    return statistics.median(_seconds(step, between) for _ in range(number))
+
+
+def _seconds(step: Callable[[], object], between: Callable[[], object]) -> float:
+    between()
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
 
 
 def load() -> str:

@@ -8,7 +8,7 @@ what `imae train` would choose, which is right where it is the faster of the two
 """
 
 import torch
-from machine import describe, load, median_of_turns
+from machine import describe, load, median_of_rounds
 
 from imae.curves import GCE
 from imae.losses import curve_loss
@@ -51,7 +51,7 @@ def measured(
         curve_loss(network(batch), target, GCE()).backward()
         optimizer.step()
 
-    taken = median_of_turns(
+    taken = median_of_rounds(
         {"one": lambda: step(1), "all": lambda: step(threads)}, "one", seconds=1.5
     )
     chosen = "1" if work < SMALL_WORK else "all"

@@ -321,3 +321,27 @@ def test_a_row_of_zeros_has_second_derivatives(limit):
     logits = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
     weight = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
     torch.autograd.gradgradcheck(lambda z: (limit(z) * weight).square().sum(), logits)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10])
+def test_capped_logits_have_the_gradient_of_the_formula(num_classes, generator):
+    logits = 3 * torch.randn(8, num_classes, generator=generator, dtype=torch.float64)
+    logits[0] = 0
+    weight = torch.randn(8, num_classes, generator=generator, dtype=torch.float64)
+    step = CappedLogits(0.75)
+
+    def gradient(limit):
+        z = logits.clone().requires_grad_()
+        found = limit(z)
+        found.backward(weight)  # does not sum to 0 over the classes
+        return found.detach(), z.grad
+
+    for found, expected in zip(
+        gradient(step), gradient(lambda z: cap_logits(z, 0.75)), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    z = logits[1:].clone().requires_grad_()
+    assert torch.autograd.gradcheck(step, z, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(step, z)
+    with pytest.raises(ArgumentError, match="cap must be"):
+        CappedLogits(0.4)(torch.zeros(1, 2, requires_grad=True))

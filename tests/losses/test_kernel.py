@@ -409,3 +409,24 @@ def test_a_cap_in_the_kernel_is_that_of_the_logits(generator, shape):
     torch.testing.assert_close(inside, outside)
     (first,), (second,) = (torch.autograd.grad(each, logits) for each in (inside, outside))
     torch.testing.assert_close(first, second)
+
+
+@pytest.mark.parametrize("outlier", [0.0, 15.0, 25.0, 60.0, 200.0, -60.0, math.inf, math.nan])
+@pytest.mark.parametrize("at_label", [False, True])
+def test_many_moderate_logits_and_one_that_is_not(outlier, at_label, generator):
+    logits = torch.randn(300, 100, generator=generator)
+    target = torch.randint(100, (300,), generator=generator)
+    other = (target[99] + 1) % 100
+    logits[99, target[99] if at_label else other] += outlier  # in a row that is not tried
+
+    def loss_and_gradient(dtype, reduction):
+        z = logits.to(dtype, copy=True).requires_grad_()
+        loss = curve_loss(z, target, IMAE(T=8.0), reduction=reduction)
+        loss.sum().backward()
+        return loss.detach().double(), z.grad.double()
+
+    for reduction in ("sum", "none"):
+        found = loss_and_gradient(torch.float32, reduction)
+        expected = loss_and_gradient(torch.float64, reduction)
+        torch.testing.assert_close(found[0], expected[0], rtol=3e-6, atol=1e-5, equal_nan=True)
+        torch.testing.assert_close(found[1], expected[1], rtol=5e-6, atol=1e-30, equal_nan=True)

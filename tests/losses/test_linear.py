@@ -340,3 +340,21 @@ def test_a_parameter_of_the_curve_is_trained(generator):
     given, T.grad = T.grad, None
     curve_loss(features @ classifier.t(), target, IMAE(T)).backward()
     torch.testing.assert_close(given, T.grad)
+
+
+@pytest.mark.parametrize("size", [1.0, 40.0, 400.0])
+def test_large_logits_are_not_computed_in_their_place(size, generator):
+    features = torch.randn(64, 8, generator=generator)
+    matrix = torch.randn(500, 8, generator=generator) / 3
+    features[40] *= size
+    target = torch.randint(500, (64,), generator=generator)
+
+    def gradients(head, dtype):
+        leaves = [each.to(dtype, copy=True).requires_grad_() for each in (features, matrix)]
+        loss = head(*leaves)
+        return [each.double() for each in (loss, *torch.autograd.grad(loss, leaves))]
+
+    found = gradients(lambda f, w: linear_curve_loss(f, w, target, IMAE(T=8.0)), torch.float32)
+    exact = gradients(lambda f, w: curve_loss(f @ w.t(), target, IMAE(T=8.0)), torch.float64)
+    for each, expected in zip(found, exact, strict=True):
+        torch.testing.assert_close(each, expected, rtol=1e-4, atol=1e-6)

@@ -2,10 +2,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
+from imae.errors import ImaeError
 from imae.records import EpochDynamics, RunFolder
 from imae.records.files import whole_file
 
@@ -86,6 +88,24 @@ def test_history_and_dynamics_may_be_synced_together(tmp_path, synced):
     synced.clear()
     folder.append_history(row, is_synced=False)
     folder.write_dynamics(2, dynamics, is_synced=False)
-    assert synced == [number(tmp_path / "dynamics" / "epoch-00002.npz")]  # whole or not at all
     folder.sync()
-    assert {number(history), number(tmp_path / "dynamics")} <= set(synced)
+    assert synced[0] == number(tmp_path / "dynamics" / "epoch-00002.npz")  # whole or not at all
+    assert {number(history), number(tmp_path / "dynamics")} <= set(synced[1:])
+
+
+def test_dynamics_that_cannot_be_written_are_named_when_they_are_waited_for(tmp_path):
+    folder = RunFolder(tmp_path)
+    dynamics = EpochDynamics(np.zeros(2, np.float32), np.zeros(2, np.int32), np.ones(2, np.float32))
+    (tmp_path / "dynamics").write_text("a file in the place of the folder")
+    folder.write_dynamics(1, dynamics, is_synced=False)
+    with pytest.raises(ImaeError, match=r"epoch-00001\.npz: cannot be written"):
+        folder.sync()
+
+
+def test_dynamics_are_written_before_another_process_may_hold_the_folder(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path / "run")
+    dynamics = EpochDynamics(np.zeros(2, np.float32), np.zeros(2, np.int32), np.ones(2, np.float32))
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.2))
+    with folder.lock():
+        folder.write_dynamics(1, dynamics, is_synced=False)
+    assert (tmp_path / "run" / "dynamics" / "epoch-00001.npz").exists()

@@ -231,12 +231,6 @@ def is_transformed() -> bool:
     return not torch.compiler.is_compiling() and _are_functorch_transforms_active()
 
 
-def is_batched(gradient: Tensor) -> bool:
-    """Whether a gradient is a batch of several, as ``is_grads_batched=True`` passes them."""
-    kinds = torch._C._functorch
-    return kinds.is_legacy_batchedtensor(gradient) or kinds.is_batchedtensor(gradient)
-
-
 def is_autocast(device_type: str) -> bool:
     """Whether autocast is on for this kind of device."""
     return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)

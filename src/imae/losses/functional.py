@@ -15,12 +15,12 @@ from imae.losses.arguments import (
     Labels,
     check_labels,
     is_autocast,
-    is_batched,
     is_plain,
     precise_dtype,
     refuse_classes_out_of_range,
 )
 from imae.losses.kernel import (
+    exp_in_place,
     exp_of_others,
     finish_gradient,
     kernel_loss,
@@ -31,6 +31,7 @@ from imae.losses.margin import (
     batch_weight,
     cap_logits,
     chance_weight,
+    is_batched,
     is_trainable,
     margin,
     margins,
@@ -349,9 +350,10 @@ class _LinearCurveLoss(torch.autograd.Function):
             features, class_weight, bias, index, curve, scale, at_once
         )
         factor = 1 / batch_weight(weights, scale) if normalize else scale.new_ones(())
-        ctx.gradients = [None if g is None else g.mul_(factor) for g in gradients]
-        ctx.curve, ctx.scale = curve, scale * factor
-        ctx.total, ctx.at_once = total, at_once
+        if normalize:
+            gradients = [None if g is None else g.mul_(factor) for g in gradients]
+        ctx.gradients = gradients if at_once else None
+        ctx.curve, ctx.scale, ctx.total = curve, scale * factor, total
         ctx.save_for_backward(features, class_weight, index, *([] if bias is None else [bias]))
         losses = losses * factor
         return losses.sum() if total else losses
@@ -363,8 +365,11 @@ class _LinearCurveLoss(torch.autograd.Function):
         if torch.is_grad_enabled() or is_batched(gradient):
             # The caller will differentiate again, or asks for several gradients at once.
             results: Sequence[Tensor | None] = _differentiated(ctx, inputs, index, gradient)
-        elif ctx.at_once:
-            results = [None if g is None else g * gradient for g in ctx.gradients]
+        elif ctx.gradients is not None:
+            # Handed over, because the caller may change them; a second call computes them again.
+            results, ctx.gradients = ctx.gradients, None
+            if not gradient.is_cpu or gradient.item() != 1:
+                results = [None if g is None else g.mul_(gradient) for g in results]
         else:
             _, _, results = _sweep(
                 features,
@@ -412,8 +417,7 @@ def _sweep(
     for start in range(0, len(features), step):
         rows = slice(start, start + step)
         labels, factor = index[rows].unsqueeze(1), scale[rows].unsqueeze(1)
-        logits = linear(features[rows], class_weight, bias)
-        buffer, m, sums, is_finite = exp_of_others(logits, labels)
+        buffer, m, sums, is_finite = _exp_of_piece(features[rows], class_weight, bias, labels)
         slope, value = slope_and_value(m, curve)
         if not is_finite:
             silence(buffer, (m == math.inf) | (factor == 0), slope, value, sums)
@@ -429,7 +433,21 @@ def _sweep(
             on_classes += part.t() @ features[rows]
         if on_bias is not None:
             on_bias += buffer.sum(0)
+        del buffer, part  # before the logits of the next piece are made
     return losses * scale, weights, [on_features, on_classes, on_bias]
+
+
+def _exp_of_piece(
+    features: Tensor, class_weight: Tensor, bias: Tensor | None, labels: Tensor
+) -> tuple[Tensor, Tensor, Tensor, bool]:
+    """``exp_of_others`` of the logits, in their place where that can be done."""
+    logits = linear(features, class_weight, bias)
+    if logits.is_cpu and logits.dtype == precise_dtype(logits):
+        found = exp_in_place(logits, labels)
+        if found is not None:
+            return logits, *found, True
+        logits = linear(features, class_weight, bias)
+    return exp_of_others(logits, labels)
 
 
 def _check_shapes(

@@ -124,10 +124,12 @@ class Protocol:
         query_cameras: NDArray[np.int64],
         gallery_cameras: NDArray[np.int64],
     ) -> None:
-        self._query_ids, self._query_cameras = query_ids, query_cameras
-        self._gallery_cameras = gallery_cameras
-        by_id = np.argsort(gallery_ids, kind="stable")
-        self._by_id, self._sorted_ids = by_id, gallery_ids[by_id]
+        self._is_junk, self._query_cameras = query_ids == JUNK, query_cameras
+        self._by_id = np.argsort(gallery_ids, kind="stable")
+        self._cameras_by_id = gallery_cameras[self._by_id]
+        sorted_ids = gallery_ids[self._by_id]
+        self._low = np.searchsorted(sorted_ids, query_ids, side="left")
+        self._high = np.searchsorted(sorted_ids, query_ids, side="right")
         self._junk = np.flatnonzero(gallery_ids == JUNK)
 
     def ranks(self, first_query: int, block: Features) -> list[NDArray[np.int64]]:
@@ -137,16 +139,15 @@ class Protocol:
             first_query: Number of the query that the first row of the block belongs to.
             block: Similarities, shape (B, G), finite; overwritten where rows are left out.
         """
+        block[:, self._junk] = -np.inf
         return [self._ranks(first_query + row, block[row]) for row in range(len(block))]
 
     def _ranks(self, query: int, similarity: Features) -> NDArray[np.int64]:
-        identity = self._query_ids[query]
-        low, high = np.searchsorted(self._sorted_ids, [identity, identity + 1])
-        same = self._by_id[low:high]  # ascending, because the sort was stable
-        is_own = self._gallery_cameras[same] == self._query_cameras[query]
-        relevant = same[:0] if identity == JUNK else same[~is_own]
-        similarity[self._junk] = -np.inf
+        own = slice(self._low[query], self._high[query])
+        same = self._by_id[own]  # ascending, because the sort was stable
+        is_own = self._cameras_by_id[own] == self._query_cameras[query]
         similarity[same[is_own]] = -np.inf
+        relevant = same[:0] if self._is_junk[query] else same[~is_own]
         return _stable_ranks(similarity, relevant)
 
 
@@ -157,16 +158,19 @@ def _stable_ranks(similarity: Features, wanted: NDArray[np.int64]) -> NDArray[np
     """
     if not len(wanted):
         return np.zeros(0, np.int64)
-    ordered = np.sort(similarity)
+    ordered = similarity.copy()
+    ordered.sort()
     values = similarity[wanted]
-    above = len(ordered) - np.searchsorted(ordered, values, side="right")
-    ties = len(ordered) - np.searchsorted(ordered, values, side="left") - above
-    ranks = above + 1
-    for value in np.unique(values[ties > 1]):
-        equal = np.flatnonzero(similarity == value)
-        chosen = values == value
-        ranks[chosen] += np.searchsorted(equal, wanted[chosen])
-    return np.sort(ranks).astype(np.int64)
+    not_above = ordered.searchsorted(values, side="right")
+    ranks = (len(ordered) + 1) - not_above
+    is_tied = not_above - ordered.searchsorted(values) > 1
+    if is_tied.any():
+        for value in np.unique(values[is_tied]):
+            equal = np.flatnonzero(similarity == value)
+            chosen = values == value
+            ranks[chosen] += equal.searchsorted(wanted[chosen])
+    ranks.sort()
+    return ranks
 
 
 def summarise(found: Sequence[NDArray[np.int64]], ranks: Sequence[int]) -> Retrieval:
@@ -178,15 +182,18 @@ def summarise(found: Sequence[NDArray[np.int64]], ranks: Sequence[int]) -> Retri
     """
     for rank in ranks:
         check_integer("ranks", rank, low=1)
-    precision = np.array(
-        [np.mean(np.arange(1, len(each) + 1) / each) if len(each) else np.nan for each in found]
-    )
-    first = np.array([each[0] if len(each) else 0 for each in found], np.int64)
-    has_match = first > 0
+    number = np.array([len(each) for each in found])
+    has_match = number > 0
     if not has_match.any():
         raise DataError(
             "no query has its identity in the gallery under another camera: nothing to measure"
         )
+    matches, of_all = number[has_match], np.concatenate(found)
+    start = np.cumsum(matches) - matches
+    place = np.arange(1, len(of_all) + 1) - np.repeat(start, matches)
+    precision, first = np.full(len(found), np.nan), np.zeros(len(found), np.int64)
+    precision[has_match] = np.add.reduceat(place / of_all, start) / matches
+    first[has_match] = of_all[start]
     cmc = {int(rank): float(np.mean(first[has_match] <= rank)) for rank in ranks}
     return Retrieval(float(precision[has_match].mean()), cmc, precision, first)
 

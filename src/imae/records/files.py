@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -52,9 +53,7 @@ def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> 
             yield file
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a result file is not
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes it private; a result file is not
         os.replace(temporary, path)
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
@@ -70,6 +69,14 @@ def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Writes a file, whole or not at all; text as UTF-8."""
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+@cache
+def _umask() -> int:
+    # Read once: it is set to be read, and other threads may make files meanwhile.
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
 
 
 def sync(path: Path) -> None:
