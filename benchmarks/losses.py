@@ -2,7 +2,8 @@
 
 The copy reads and writes the logits once: no loss with a gradient can take less.
 
-Run: python benchmarks/losses.py
+Run: python benchmarks/losses.py                  the C library gives large buffers back
+     python benchmarks/losses.py --keep-memory    it keeps them: arithmetic alone
 """
 
 import sys
@@ -16,7 +17,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from machine import describe, extra_bytes, load, median_of_rounds
+from machine import describe, extra_bytes, keep_memory, load, median_of_rounds
 
 import imae
 from imae.curves import IMAE
@@ -142,6 +143,8 @@ def compare_linear(num_rows: int, width: int, num_classes: int) -> None:
 
 
 def main() -> None:
+    if "--keep-memory" in sys.argv[1:]:
+        keep_memory()
     print(describe())
     print("forward and backward, float32; medians of rounds, of ratios within a round")
     for size in SIZES:
