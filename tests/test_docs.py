@@ -201,6 +201,28 @@ def test_every_picture_is_there_in_light_and_dark():
         assert len(light) == len(dark) == len(shown) / 2, page.name
 
 
+def test_the_home_page_leads_to_every_page():
+    linked = set(re.findall(r"\]\(([^)#:]+\.md)", (ROOT / "docs" / "index.md").read_text()))
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES}
+    assert {page for page in pages - linked if not page.startswith("integrations/")} == {"index.md"}
+    assert "integrations/index.md" in linked
+
+
+def test_code_in_tables_shows_no_backslash():
+    # The site shows the backslash of an escaped bar in code, where GitHub does not.
+    assert [
+        page.name for page in PAGES if re.search(r"^\|.*`[^`]*\\\|", page.read_text(), re.M)
+    ] == []
+
+
+def test_anchors_of_links_are_headings():
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        for path, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            headings = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(), re.MULTILINE)
+            names = [re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings]
+            assert anchor in names, f"{page.name}: {path}#{anchor}"
+
+
 def test_the_readme_is_short():
     text = (ROOT / "README.md").read_text()
     prose = re.sub(r"```.*?```|<[^>]+>", "", text, flags=re.DOTALL)

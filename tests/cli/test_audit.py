@@ -21,7 +21,7 @@ from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, read_decisions, write_decisions
 from imae.cli.app import main
 from imae.cli.audit import _summarise
-from imae.cli.review import write_pages
+from imae.cli.review import _about, write_pages
 from imae.data import load
 from imae.records import RunFolder
 from imae.train import Stopped
@@ -366,6 +366,14 @@ def audited(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "digits"
     assert main(["audit", "digits", *TRAIN, "--out", str(out)]) == 0
     return out
+
+
+def test_the_title_of_the_page_names_the_data_and_the_day(audited, tmp_path):
+    day = str(RunFolder(audited).env()["started"])[:10]
+    text = (audited / "audit" / "review" / "page-0001.html").read_text()
+    assert f"<title>imae audit: digits, {day}, " in text
+    assert f"<small>digits, {day}</small></h1>" in text
+    assert _about(tmp_path) == ""  # a folder that says nothing of its data
 
 
 def test_data_is_trained_on_audited_and_summarised(audited, capsys):

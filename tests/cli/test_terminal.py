@@ -68,6 +68,60 @@ def test_long_names_are_shortened_before_a_column_is_left_out():
     assert "wrong" not in printed(80, lambda console: print_table(table(), console))
 
 
+def test_room_goes_to_the_column_that_needs_it_most_often():
+    table = Table("name", "what it is", "parameters")
+    table.add_row("odd", "rare", "alpha=1.0, beta=2.0, gamma=3.0, delta=4.0, epsilon=5.0")
+    for number in range(8):
+        table.add_row(f"set_{number}", " ".join(WORDS), "")
+    text = printed(80, lambda console: print_table(table, console))
+    assert len(text.splitlines()) == 4 + 8 * 2 + 3  # 8 more by the longest cells
+
+
+@pytest.mark.parametrize(
+    ("listed", "most"), [("methods", 110), ("data", 32), ("models", 40), ("recipes", 32)]
+)
+def test_a_list_is_short_in_a_narrow_terminal(capsys, monkeypatch, listed, most):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list", listed]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= most
+    cells = [line.split("│") for line in lines if line.startswith("│")]
+    assert {len(row) for row in cells} <= {4, 5, 7}
+    assert all(any(row[place].strip() for row in cells) for place in range(1, len(cells[0]) - 1))
+
+
+def test_parameters_that_many_take_are_said_once(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list", "methods"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("window_low") == text.count("factor=1.0") == 1
+    assert "cap=0.75" in text  # a default of its own stays with its method
+    assert re.search(r"^Many also take .*\bcap=None", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", [["train"], ["audit", "run"], ["eval-retrieval"]])
+def test_help_is_broken_by_the_width_of_the_terminal_alone(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    main([*command, "--help"])
+    about = capsys.readouterr().out.partition("╭")[0].splitlines()
+    paragraphs = [line for line in about if line.strip()][2:]
+    short = [line for line in paragraphs if len(line.rstrip()) < 60]
+    assert all(line.rstrip().endswith(".") for line in short)
+
+
+@pytest.mark.parametrize(
+    ("command", "following"),
+    [
+        (["curves", "gce"], "imae curves gce --out figures"),
+        (["reproduce", "--list"], "imae reproduce NAME"),
+        (["reproduce", "weights", "--list"], "imae reproduce weights"),
+    ],
+)
+def test_a_command_that_only_shows_something_names_the_next(capsys, command, following):
+    assert main(command) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"next: {following}"
+
+
 def test_the_next_command_is_said_on_the_error_stream(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["list", "noise"]) == 0

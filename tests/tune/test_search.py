@@ -1,6 +1,7 @@
 import itertools
 import json
 import os
+import re
 import signal
 import types
 
@@ -12,6 +13,7 @@ from imae.records import RunFolder
 from imae.records.files import hold
 from imae.train import Stopped
 from imae.tune import search as search_module
+from imae.tune.outcome import write_page
 
 
 def found(outcome):
@@ -332,9 +334,32 @@ def test_two_searches_in_one_folder_are_refused(search, tmp_path):
         search(trials=1)
 
 
+def test_the_page_says_of_which_data_and_which_day_it_is(whole):
+    text = whole.page.read_text()
+    day = r"\d{4}-\d{2}-\d{2}"
+    assert re.search(rf"<title>imae tune: rows\.npz, {day}</title>", text)
+    assert "<h1>rows.npz: settings chosen" in text
+    assert re.search(rf"5 trials[^<]*begun on <time>{day}</time>", text)
+
+
+def test_points_and_tick_labels_are_inside_their_chart(whole):
+    charts = re.findall(
+        r'<svg viewBox="0 0 (\d+) \d+"(.*?)</svg>', whole.page.read_text(), re.DOTALL
+    )
+    assert charts
+    for width, drawn in charts:
+        points = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', drawn)
+        assert all(46 < float(x) < int(width) - 10 for x, _ in points)
+        ends = [
+            float(x) + 3.5 * len(text)  # half of the width of a text that is centred there
+            for x, text in re.findall(r'<text x="([\d.]+)"[^>]*"middle">([^<]*)<', drawn)
+        ]
+        assert max(ends) <= int(width)
+
+
 def test_names_in_the_page_are_escaped(search):
-    name = "<img src=x onerror=alert(1)>"
-    outcome = search(trials=1, out=name)
+    outcome = search(trials=1)
+    write_page(outcome, 0, data="<img src=x onerror=alert(1)>", date=None)
     text = outcome.page.read_text()
     assert "<img" not in text
     assert "&lt;img" in text

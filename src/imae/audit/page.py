@@ -42,6 +42,7 @@ def write_review(
     preview: Previewer = no_previews,
     most_previews: int = MOST_PREVIEWS,
     checked: Checked | None = None,
+    about: str = "",
 ) -> list[Path]:
     """Writes the review page, or for many suspects a folder of pages.
 
@@ -52,6 +53,7 @@ def write_review(
         preview: Makes the preview of a row.
         most_previews: Only this many of the most suspect rows get a preview.
         checked: What a person found in a sample, if somebody looked.
+        about: Name of the data and the date, for the title.
 
     Returns:
         The files that were written, the one to open first.
@@ -69,7 +71,12 @@ def write_review(
     )
     for part, file in enumerate(files):
         text = render(
-            audit, part=part, preview=preview, most_previews=most_previews, checked=checked
+            audit,
+            part=part,
+            preview=preview,
+            most_previews=most_previews,
+            checked=checked,
+            about=about,
         )
         with whole_file(file) as opened:
             opened.write(text.encode("utf-8"))
@@ -85,6 +92,7 @@ def write_check_page(
     out: str | os.PathLike[str],
     *,
     preview: Previewer = no_previews,
+    about: str = "",
 ) -> Path:
     """Writes the page on which a person judges a random sample of the flagged rows.
 
@@ -92,7 +100,7 @@ def write_check_page(
         ArgumentError: If ``out`` does not end in ``.html``.
     """
     path = _page_file(out)
-    text = render(audit, sample=sample, preview=preview)
+    text = render(audit, sample=sample, preview=preview, about=about)
     with whole_file(path) as file:
         file.write(text.encode("utf-8"))
     return path
@@ -129,6 +137,7 @@ def render(
     preview: Previewer = no_previews,
     most_previews: int = MOST_PREVIEWS,
     checked: Checked | None = None,
+    about: str = "",
 ) -> str:
     """A page as text.
 
@@ -140,6 +149,7 @@ def render(
         preview: Makes the preview of a row.
         most_previews: Only this many of the most suspect rows get a preview.
         checked: What a person found in a sample.
+        about: Name of the data and the date, for the title.
     """
     environment = build_environment("imae.audit", "imae.report")
     everything = suspects(audit)
@@ -157,6 +167,7 @@ def render(
                 scripts=_SCRIPTS,
                 further=further,
             ),
+            about=about,
             title="check" if sample is not None else f"{len(everything)} suspects",
             verdict=_verdict(audit, sample),
             is_check=sample is not None,

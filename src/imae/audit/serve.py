@@ -45,6 +45,7 @@ class Review:
         path: File of the decisions; those that it holds already are kept.
         sample: For the check: the sample, which is then all that is shown.
         rows: The rows as people see them.
+        about: Name of the data and the date, for the title.
 
     Raises:
         DataError: If the file is not of this audit, or damaged.
@@ -57,11 +58,13 @@ class Review:
         *,
         sample: Sample | None = None,
         rows: Rows | None = None,
+        about: str = "",
     ) -> None:
         self.audit = audit
         self.path = path
         self.sample = sample
         self.rows = rows or Rows()
+        self.about = about
         self.identity = identity(audit)
         self.decisions = read_decisions(audit, [path]) if path.exists() else {}
         self._places = {row_id: place for place, row_id in enumerate(audit.row_ids.tolist())}
@@ -83,6 +86,7 @@ class Review:
             sample=self.sample,
             saved=saved,
             preview=self.rows.preview,
+            about=self.about,
         )
 
     def picture(self, row_id: str) -> bytes | None:

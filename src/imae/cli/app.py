@@ -1,9 +1,12 @@
 """The `imae` command, and what its subcommands share: options, progress bars, tables."""
 
+import functools
 import importlib
+import itertools
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -150,10 +153,19 @@ def load_command(name: str) -> Any:
     module, _, attribute = place.partition(":")
     command = getattr(importlib.import_module(f"imae.cli.{module}"), attribute)
     if isinstance(command, typer.Typer):  # a command with parts, such as `imae data list`
-        return typer.main.get_command(command)
-    app = typer.Typer(add_completion=False)
-    app.command(name=name)(command)
-    return typer.main.get_command(app)
+        built = typer.main.get_command(command)
+    else:
+        app = typer.Typer(add_completion=False)
+        app.command(name=name)(command)
+        built = typer.main.get_command(app)
+    for part in (built, *getattr(built, "commands", {}).values()):
+        part.help = _paragraphs(part.help or "")
+    return built
+
+
+def _paragraphs(text: str) -> str:
+    """The text with its paragraphs in one line each, which a terminal breaks by its own width."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def _placeholder() -> None:
@@ -319,9 +331,9 @@ def print_table(
 ) -> None:
     """Prints a table in which no word is broken.
 
-    Columns share the width that their longest words leave. Where even those have no room, words
-    in the columns that may be shortened lose their middle; then columns are left out from the
-    right.
+    Columns share the width that their longest words leave so that the table has few lines. Where
+    even those have no room, words in the columns that may be shortened lose their middle; then
+    columns are left out from the right.
 
     Args:
         table: The table.
@@ -348,9 +360,43 @@ def print_table(
     spare = _room(console, spans) - sum(low for low, _ in spans)
     wanted = sum(high - low for low, high in spans)
     if 0 <= spare < wanted:
-        for column, (low, high) in zip(table.columns, spans, strict=True):
-            column.width = low + (high - low) * spare // wanted
+        widths = [low + (high - low) * spare // wanted for low, high in spans]
+        cells = [
+            [console.render_str(cell).plain if isinstance(cell, str) else str(cell) for cell in row]
+            for row in zip(*(column.cells for column in table.columns), strict=True)
+        ]
+        for column, width in zip(table.columns, _fewest_lines(cells, widths, spans), strict=True):
+            column.width = width
     console.print(table)
+
+
+def _fewest_lines(
+    cells: Sequence[Sequence[str]], widths: Sequence[int], spans: Sequence[tuple[int, int]]
+) -> list[int]:
+    """The widths after room has moved between columns as long as that saves lines."""
+
+    @functools.cache
+    def lines(text: str, width: int) -> int:
+        parts = [textwrap.wrap(each, width, break_on_hyphens=False) for each in text.split("\n")]
+        return sum(max(1, len(part)) for part in parts)
+
+    def height(tried: Sequence[int]) -> int:
+        return sum(max(map(lines, row, tried)) for row in cells)
+
+    best = list(widths)
+    while True:
+        moved = [best]
+        for giver, taker in itertools.permutations(range(len(best)), 2):
+            most = min(best[giver] - spans[giver][0], spans[taker][1] - best[taker])
+            for part in range(1, most + 1):
+                tried = list(best)
+                tried[giver] -= part
+                tried[taker] += part
+                moved.append(tried)
+        better = min(moved, key=height)  # the first of equals: it moves least
+        if better is best:
+            return best
+        best = better
 
 
 def _shorten(column: Column, limit: int) -> None:

@@ -222,12 +222,14 @@ def _list(name: str | None, budget: str) -> None:
     if name is not None:
         for cell in RECIPES.build(name).cells(budget):
             typer.echo(cell.name)
+        say_next("imae", "reproduce", name)
         return
     table = Table("name", "what it is", "cells")
     table.columns[0].no_wrap = True
     for entry in RECIPES:
         table.add_row(entry.name, entry.summary, str(len(entry.build().cells("paper"))))
     print_table(table)
+    say_next("imae", "reproduce", "NAME")
 
 
 def _show_runs(jobs: "Sequence[Job]") -> None:

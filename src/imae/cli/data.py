@@ -1,6 +1,8 @@
 """`imae data`, `noise`, `list` and `curves`: what there is by name, and noise of a known kind."""
 
 import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from imae._draws import DEFAULT_SEED
-from imae._registry import Catalog
+from imae._registry import Catalog, Entry
 from imae.cli.app import (
     DROP,
     ID_COLUMN,
@@ -32,6 +34,7 @@ _ROOT = typer.Option(
     None, "--root", show_default="$IMAE_DATA, ~/.cache/imae", help="Folder of the data sets."
 )
 WIDE = 120  # columns of a terminal that has room for references
+_LONGEST_NUMBER = 8  # characters of a default, such as 100000.0
 _NAME = typer.Argument(..., help="Name of the set, as `imae data list` prints it.")
 
 data = typer.Typer(
@@ -55,7 +58,7 @@ def set_table(root: Path | None, *, width: int) -> Table:
     table = Table(title=f"data sets in {escape(str(folder))}")
     table.add_column("name", no_wrap=True)
     table.add_column("what it is")
-    table.add_column("rows", justify="right", no_wrap=True)
+    table.add_column("rows", justify="right", no_wrap=True)  # a cell is broken by hand, if at all
     table.add_column("classes", justify="right")
     table.add_column("here")
     table.add_column("sources")
@@ -66,13 +69,19 @@ def set_table(root: Path | None, *, width: int) -> Table:
         row = (
             item.name,
             escape(item.summary),
-            " + ".join(f"{count:,}" for count in item.rows),
+            _row_counts(item.rows),
             str(item.num_classes),
             "yes" if item.locate(folder) is not None else "no",
             ", ".join(dict.fromkeys(origin.label for origin in item.origins)) or "by hand",
         )
         table.add_row(*row, *([escape(item.reference)] if is_wide else []))
     return table
+
+
+def _row_counts(counts: Sequence[int]) -> str:
+    """Training rows and the others; three numbers take two lines, or names would have no room."""
+    parts = [f"{count:,}" for count in counts]
+    return " + ".join(parts) if len(parts) < 3 else f"{parts[0]}\n+ {' + '.join(parts[1:])}"
 
 
 @data.command("fetch")
@@ -93,6 +102,7 @@ def verify_set(name: str = _NAME, root: Path | None = _ROOT) -> None:
         typer.echo(f"{digest}  {array}")
     is_published = named_set(name).has_hashes
     typer.echo(f"{name} is {'the published set' if is_published else 'complete'}")
+    say_next("imae", "train", name)
 
 
 def noise(
@@ -157,13 +167,18 @@ def list_entries(
     """
     check_choice("what to list", kind, _KINDS)
     width = Console().width
+    shared: dict[str, Any] = {}
     if kind == _SETTINGS:
         table = _setting_table()
     elif kind == "data":
         table = set_table(None, width=width)
     else:
-        table = _entry_table(kind, width)
+        entries = list(_catalog(kind))
+        shared = _shared_defaults(entries)
+        table = _entry_table(entries, shared, width)
     print_table(table)
+    if shared:
+        typer.echo(f"Many also take {_defaults_text(shared)}.")
     say_next("imae", *_NEXT[kind].split())
 
 
@@ -180,16 +195,39 @@ def _setting_table() -> Table:
     return table
 
 
-def _entry_table(kind: str, width: int) -> Table:
-    columns = ["name", "what it is", "parameters", "reference"]
-    if width < WIDE:
-        columns.pop()  # a narrow terminal has no room for papers
-    table = Table(*columns)
+def _shared_defaults(entries: Sequence[Entry[Any]]) -> dict[str, Any]:
+    """The parameters that a quarter of the entries have with one default, its most usual one."""
+    counts = Counter(pair for entry in entries for pair in entry.defaults.items())
+    rising = sorted(counts.items(), key=lambda each: each[1])
+    return {key: value for (key, value), count in rising if 4 * count >= len(entries)}
+
+
+def _defaults_text(defaults: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={_short(value)}" for key, value in defaults.items())
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return f"{value:.4g}" if isinstance(value, float) and len(text) > _LONGEST_NUMBER else text
+
+
+def _entry_table(entries: Sequence[Entry[Any]], shared: Mapping[str, Any], width: int) -> Table:
+    """The entries with the parameters that are their own; a column without content is left out."""
+    rows = []
+    for entry in entries:
+        own = {
+            key: value
+            for key, value in entry.defaults.items()
+            if (key, value) not in shared.items()
+        }
+        reference = entry.reference if width >= WIDE else ""  # a narrow one has no room for papers
+        rows.append((entry.name, entry.summary, _defaults_text(own), reference))
+    headings = ("name", "what it is", "parameters", "reference")
+    kept = [place for place in range(len(headings)) if any(row[place] for row in rows)]
+    table = Table(*(headings[place] for place in kept))
     table.columns[0].no_wrap = True
-    for entry in _catalog(kind):
-        shown = ", ".join(f"{key}={value}" for key, value in entry.defaults.items())
-        row = (entry.name, entry.summary, shown, entry.reference)[: len(columns)]
-        table.add_row(*map(escape, row))
+    for row in rows:
+        table.add_row(*(escape(row[place]) for place in kept))
     return table
 
 
@@ -243,6 +281,7 @@ def curves(
     print_table(_weights(chosen), console)
     print_table(_bounds(chosen), console)
     if out is None:
+        say_next("imae", "curves", *(losses or ()), "--out", "figures")
         return
     compared = {name: parse_curve(name) for name in losses or _PAPER_LOSSES}
     by_T = {f"T = {T:g}": parse_curve(f"imae:T={T:g}") for T in _PAPER_T}  # noqa: N806
@@ -252,6 +291,7 @@ def curves(
         *draw_values(out, "values", compared),
     ]:
         console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
+    say_next("imae", "train", "DATA", "--loss", "NAME")
 
 
 def _weights(chosen: "dict[str, Curve]") -> Table:

@@ -170,6 +170,8 @@ def eval_retrieval(
             page, source.name, found, arrays, pictures, is_reranked=rerank, has_cameras=has_cameras
         )
         typer.echo(f"wrote {page}")
+    else:
+        say_next("imae", "eval-retrieval", source, "--page", "queries.html")
 
 
 def _write_page(

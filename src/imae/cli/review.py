@@ -56,7 +56,8 @@ def serve(
     file = _decisions_file(run)
     in_use = f"{run}: another process is serving this review; use its page, or stop it first"
     with exclusive(file.resolve().with_name("lock"), in_use, run=run, command="audit serve"):
-        review = Review(audit, file, sample=sample, rows=_rows(run, audit))
+        shown = _rows(run, audit)
+        review = Review(audit, file, sample=sample, rows=shown, about=_about(run))
         if check:
             found = check_flagged(
                 audit, review.decisions, num_rows=rows, confidence=confidence, seed=seed
@@ -128,7 +129,8 @@ def check(
         return
     page = out or run / "audit" / "check.html"
     sample = Sample(draw_sample(audit, rows, seed=seed), confidence)
-    write_check_page(audit, sample, page, preview=_rows(run, audit).preview)
+    preview = _rows(run, audit).preview
+    write_check_page(audit, sample, page, preview=preview, about=_about(run))
     typer.echo(f"wrote {page}")
     words = _sample_words(rows, confidence, seed)
     again = command_line("imae", "audit", "check", run, *words, "--decisions", "FILE")
@@ -300,6 +302,17 @@ def _settings(run: Path) -> Mapping[str, Any]:
     return RunFolder(run).config() if data is None else {"data": data}
 
 
+def _about(run: Path) -> str:
+    """Name of the audited data, and the day on which its run began, as far as they are known."""
+    from imae.records import RunFolder
+
+    try:
+        name = Path(str(_settings(run)["data"]["name"])).name
+    except (ImaeError, KeyError, TypeError):
+        name = ""
+    return ", ".join(filter(None, [name, str(RunFolder(run).env().get("started", ""))[:10]]))
+
+
 def _next_step(run: Path, labels: Path) -> str:
     """How to train on corrected labels: a command, where `imae train` can read the rows."""
     try:
@@ -419,6 +432,7 @@ def write_pages(run: Path, *, most_previews: int | None) -> Path:
             preview=preview,
             most_previews=most,
             checked=checked if is_current else None,
+            about=_about(run),
         )
     typer.echo(f"wrote {first}")
     return first

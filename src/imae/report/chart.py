@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from imae.report.formats import shorten, thin
+from imae.report.formats import shorten_middle, thin
 from imae.report.read import RunRecord
 
 
@@ -54,12 +54,14 @@ def accuracy_series(
 
 
 WIDTH, HEIGHT = 360, 236
-WIDE = 640  # of a chart that has a row for itself
+WIDE = 960  # of a chart that has a row for itself
 LEFT, RIGHT, TOP, BOTTOM = 46, 350, 12, 196
 _TICKS = 5
 _MOST_NAMED = 6  # lines that have room for their name
 _NAME_HEIGHT = 12
-_NAME_LENGTH = 22
+_NAME_LENGTH = 16
+_LETTER = 6.8  # pixels of a letter of a name
+_NAME_GAP = 10  # from the end of a line to its name
 _MOST_HOVERED = 200
 _MOST_POINTS = 400  # a line of more has more points than a screen has columns
 
@@ -100,7 +102,8 @@ class Axis:
 class Mark:
     """One drawn line: its number among the series, its label, its path and that of its range.
 
-    ``name_at`` is the place of its name at its right end, None if names have no room.
+    ``name_at`` is the place of its name beside its right end, None if names have no room, and
+    ``leader`` the path from the end to the name.
     """
 
     series: int
@@ -108,6 +111,7 @@ class Mark:
     path: str
     band: str
     name_at: tuple[float, float] | None = None
+    leader: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,7 @@ class Chart:
         series: What they were drawn from.
         reference: A height that is drawn as a thin line across, in pixels.
         width: Pixels from side to side.
+        wide: The same for a wide screen, if the chart has a row for itself.
     """
 
     title: str
@@ -135,6 +140,12 @@ class Chart:
     series: tuple[Series, ...]
     reference: float | None = None
     width: int = WIDTH
+    wide: "Chart | None" = None
+
+    @property
+    def sizes(self) -> "tuple[Chart, ...]":
+        """The chart and, where there is one, that for a wide screen."""
+        return (self,) if self.wide is None else (self, self.wide)
 
     @property
     def hovered(self) -> dict[str, object]:
@@ -173,7 +184,7 @@ def line_chart(
         limit: Range that the vertical axis must not leave.
         from_zero: Whether the vertical axis shows 0 even if every height is far from it.
         reference: Height of a thin line across the chart.
-        is_wide: Whether the chart has a row for itself.
+        is_wide: Whether the chart has a row for itself and is drawn for wide screens too.
     """
     points = [point for line in lines for point in line.known]
     if not points:
@@ -183,47 +194,84 @@ def line_chart(
         heights.append(reference)
     edges = [edge for line in lines for edge in (*line.low, *line.high) if edge is not None]
     x_high = max(max(x for x, _ in points), 1)
-    width = WIDE if is_wide else WIDTH
-    x = Axis(0, x_high, LEFT, width - (WIDTH - RIGHT), ticks_between(0, x_high))
-    y = _round_axis([*heights, *edges], limit)
+    y = round_axis([*heights, *edges], limit)
     said = [f"{line.label} ends at {line.known[-1][1]:.3g}{unit}" for line in lines if line.known]
-    return Chart(
-        title,
-        "; ".join(said) + ".",
-        x_label,
-        x,
-        y,
-        _named([_mark(number, line, x, y) for number, line in enumerate(lines)], lines, x, y),
-        tuple(lines),
-        None if reference is None else y.place(reference),
-        width,
-    )
+    margin = _margin(lines)
+
+    def drawn(width: int, wide: Chart | None = None) -> Chart:
+        last = width - (WIDTH - RIGHT) - margin
+        x = Axis(0, x_high, LEFT, last, ticks_between(0, x_high))
+        marks = [_mark(number, line, x, y) for number, line in enumerate(lines)]
+        return Chart(
+            title,
+            "; ".join(said) + ".",
+            x_label,
+            x,
+            y,
+            _named(marks, lines, x, y) if margin else tuple(marks),
+            tuple(lines),
+            None if reference is None else y.place(reference),
+            width,
+            wide,
+        )
+
+    return drawn(WIDTH, drawn(WIDE) if is_wide else None)
+
+
+def _name(label: str) -> str:
+    """A label, without its middle if it is long: methods often differ in their last setting."""
+    return shorten_middle(label, limit=_NAME_LENGTH)
+
+
+def _margin(lines: Sequence[Series]) -> float:
+    """Pixels that the names of these lines need beside them, 0 if they are not named there."""
+    names = [_name(line.label) for line in lines if line.known]
+    if not 1 < len(names) <= _MOST_NAMED:
+        return 0
+    return max(_NAME_GAP + _LETTER * max(map(len, names)) - (WIDTH - RIGHT), 0)
 
 
 def _named(marks: Sequence[Mark], lines: Sequence[Series], x: Axis, y: Axis) -> tuple[Mark, ...]:
-    """The marks with places for their names above their last points, none over another."""
-    last = {
-        mark.series: line.known[-1] for mark, line in zip(marks, lines, strict=True) if line.known
+    """The marks with places for their names beside their last points, none over another."""
+    ends = {
+        mark.series: (x.place(line.known[-1][0]), y.place(line.known[-1][1]))
+        for mark, line in zip(marks, lines, strict=True)
+        if line.known
     }
-    ends = {series: y.place(height) for series, (_, height) in last.items()}
-    if not 1 < len(ends) <= _MOST_NAMED:
-        return tuple(marks)
-    heights: dict[int, float] = {}
-    lowest = BOTTOM - 4.0
-    for series in sorted(ends, key=lambda each: -ends[each]):
-        heights[series] = min(ends[series] - 4, lowest)
-        lowest = heights[series] - _NAME_HEIGHT
-    shift = max(0.0, TOP + 8 - min(heights.values()))  # back into the chart
+    order = sorted(ends, key=lambda series: ends[series][1])
+    heights = dict(zip(order, spread([ends[each][1] for each in order]), strict=True))
     return tuple(
         replace(
             mark,
-            label=shorten(mark.label, limit=_NAME_LENGTH),
-            name_at=(x.place(last[mark.series][0]), round(heights[mark.series] + shift, 1)),
+            label=_name(mark.label),
+            name_at=(round(ends[mark.series][0] + _NAME_GAP, 1), heights[mark.series]),
+            leader=_leader(*ends[mark.series], heights[mark.series]),
         )
-        if mark.series in heights
+        if mark.series in ends
         else mark
         for mark in marks
     )
+
+
+def _leader(x: float, y: float, height: float) -> str:
+    return f"M{x} {y}L{round(x + _NAME_GAP - 2, 1)} {height}"
+
+
+def spread(heights: Sequence[float]) -> list[float]:
+    """The rising heights of names, moved apart as little as possible and kept in the chart.
+
+    Examples:
+        >>> spread([50.0, 100.0, 102.0])
+        [50.0, 95.0, 107.0]
+    """
+    groups: list[list[float]] = []  # names that touch, with the room of those above taken off
+    for number, height in enumerate(heights):
+        groups.append([height - number * _NAME_HEIGHT])
+        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    lowest = BOTTOM - (len(heights) - 1) * _NAME_HEIGHT
+    places = [min(max(fmean(group), TOP), lowest) for group in groups for _ in group]
+    return [round(place + number * _NAME_HEIGHT, 1) for number, place in enumerate(places)]
 
 
 def ticks_between(low: float, high: float) -> tuple[float, ...]:
@@ -253,7 +301,8 @@ def tick_text(number: float) -> str:
     return f"{number:,.0f}" if number == round(number) else f"{number:g}"
 
 
-def _round_axis(heights: Sequence[float], limit: tuple[float, float]) -> Axis:
+def round_axis(heights: Sequence[float], limit: tuple[float, float]) -> Axis:
+    """The vertical axis of these heights: from one round number to another, within the limit."""
     low, high = min(heights), max(heights)
     if high - low < 1e-9:
         low, high = low - 0.5, high + 0.5

@@ -179,7 +179,7 @@ class Comparison:
     @property
     def title(self) -> str:
         """Data, noise and network in one line."""
-        return setting_words(self.names)
+        return setting_words((self.data, *self.names[1:]))
 
     @property
     def has_times(self) -> bool:
@@ -232,6 +232,7 @@ def compare(
     is_lone = sum(map(bool, pooled.values())) == 1
     weights = [weight_chart(method, parts, is_wide=is_lone) for method, parts in pooled.items()]
     rows = tuple(row for row in whole.rows if row.setting == names)
+    diagnosis = diagnose(methods, pictures=pictures)
     first = next((run.folder for run in runs if run.folder in known), None)
     return Comparison(
         names,
@@ -245,9 +246,11 @@ def compare(
         shares=share_chart(pooled, list(known.values())),
         classes=next((_classes(own) for own in known.values()), None),
         verdict=verdict(methods),
-        numbers=large_numbers(methods, None if first is None else RunFolder(first).labels()),
+        numbers=large_numbers(
+            methods, None if first is None else RunFolder(first).labels(), diagnosis
+        ),
         columns=_columns(rows),
-        diagnosis=diagnose(methods, pictures=pictures),
+        diagnosis=diagnosis,
     )
 
 

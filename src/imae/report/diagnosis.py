@@ -77,6 +77,7 @@ class Diagnosis:
         matrix: Rows by given (row) and predicted class (column); empty with many classes.
         pairs: Most frequent contradictions: given class, predicted class, rows.
         counts: Rows of each class, those with most contradictions first.
+        num_contradicted: Rows that are predicted otherwise than labelled.
         num_classes: Classes in all.
         suspects: Rows believed least, the least first.
         audit: The review page of the run, if it was audited.
@@ -90,6 +91,7 @@ class Diagnosis:
     matrix: tuple[tuple[Cell, ...], ...]
     pairs: tuple[tuple[str, str, int], ...]
     counts: tuple[ClassCount, ...]
+    num_contradicted: int
     num_classes: int
     suspects: tuple[Suspect, ...]
     audit: Path | None
@@ -135,24 +137,42 @@ def verdict(methods: Mapping[str, Sequence[RunRecord]]) -> str:
     second = max(others, key=lambda other: others[other].mean)
     gap = 100 * (summary.mean - others[second].mean)
     lead = f"{gap:.1f} points above {second}" if gap >= 0.05 else f"level with {second}"
+    spread = 100 * max(each.deviation or 0.0 for each in (summary, others[second]))
+    if 0.05 <= gap <= spread:
+        lead += " (within the spread of the seeds)"
     return f"{name} ends highest: it {own}, {lead}{tail}."
 
 
+_NUM_NUMBERS = 4
+
+
 def large_numbers(
-    methods: Mapping[str, Sequence[RunRecord]], labels: RunLabels | None
+    methods: Mapping[str, Sequence[RunRecord]],
+    labels: RunLabels | None,
+    diagnosis: Diagnosis | None = None,
 ) -> tuple[Number, ...]:
-    """Three or four numbers that sum a setting up, of the best method."""
+    """Three or four numbers that sum a setting up, of the best method.
+
+    What is not known without test rows or true labels is replaced by what every run knows: the
+    best epoch, and the labels that the network contradicts.
+    """
     best = best_method(methods)
-    numbers = []
+    numbers: list[Number] = []
     if best is not None:
-        for measure, label in (
-            (TEST, "test rows right at the end"),
-            (HELD_OUT, "held-out given labels predicted"),
-            (NOISY, "wrong labels memorised"),
+        runs = methods[best[0]]
+        of_whom = f", {best[0]}" if len(methods) > 1 else ""
+        for measure, moment, label in (
+            (TEST, "final", "test rows right at the end"),
+            (HELD_OUT, "final", "held-out given labels predicted at the end"),
+            (NOISY, "final", "wrong labels memorised"),
+            (HELD_OUT, "best", "held-out given labels predicted at the best epoch"),
         ):
-            found = _final(methods[best[0]], measure)
-            if found is not None:
-                numbers.append(Number(f"{percent(found.mean)}%", f"{label}, {best[0]}"))
+            found = _mean(runs, moment, measure)
+            if found is not None and len(numbers) < _NUM_NUMBERS - 1:
+                numbers.append(Number(f"{percent(found.mean)}%", label + of_whom))
+        if diagnosis is not None and len(numbers) < _NUM_NUMBERS - 1:
+            words = "given labels contradicted at the end"
+            numbers.append(Number(f"{diagnosis.num_contradicted:,}", words + of_whom))
     if labels is not None:
         rows = f"{len(labels.given):,}"
         wrong = "" if labels.clean is None else f", {_share(labels)}% with a wrong label"
@@ -191,7 +211,8 @@ def _diagnosis(
     seen = predicted >= 0
     pairs = np.zeros((len(names), len(names)), np.int64)
     np.add.at(pairs, (labels.given[seen], predicted[seen]), 1)
-    review = Path(run.folder) / "audit" / "review.html"
+    audit = Path(run.folder) / "audit"
+    reviews = [audit / "review.html", *sorted((audit / "review").glob("page-*.html"))]
     return Diagnosis(
         run=run.name,
         folder=str(run.folder),
@@ -201,9 +222,10 @@ def _diagnosis(
         matrix=_matrix(pairs) if len(names) <= _MATRIX_CLASSES else (),
         pairs=_pairs(pairs, names),
         counts=_counts(labels, pairs, names),
+        num_contradicted=int(pairs.sum() - np.trace(pairs)),
         num_classes=len(names),
         suspects=_suspects(run, folder, labels, predicted, epochs, pictures),
-        audit=review if review.is_file() else None,
+        audit=next((page for page in reviews if page.is_file()), None),
     )
 
 
@@ -276,7 +298,11 @@ def _suspects(
 
 
 def _final(runs: Sequence[RunRecord], measure: Measure) -> Summary | None:
-    return summarise(run.measure("final", measure.key) for run in runs if run.result is not None)
+    return _mean(runs, "final", measure)
+
+
+def _mean(runs: Sequence[RunRecord], moment: str, measure: Measure) -> Summary | None:
+    return summarise(run.measure(moment, measure.key) for run in runs if run.result is not None)
 
 
 def _share(labels: RunLabels) -> str:

@@ -1,7 +1,7 @@
 """Probability and weight of every training row over the epochs, and their distribution."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -10,7 +10,18 @@ from numpy.typing import NDArray
 
 from imae.errors import DataError
 from imae.records import RunFolder
-from imae.report.chart import BOTTOM, LEFT, RIGHT, TOP, Axis, Chart, Series, line_chart
+from imae.report.chart import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDE,
+    WIDTH,
+    Axis,
+    Chart,
+    Series,
+    line_chart,
+)
 from imae.report.formats import percent
 
 NUM_BINS = 20
@@ -149,6 +160,7 @@ KINDS = ("clean", "wrong", "all")
 
 # Most rows are in the outermost bins; square roots keep the few between them visible.
 X_AXIS = Axis(0, 1, LEFT, RIGHT, (0, 0.25, 0.5, 0.75, 1))
+WIDE_X_AXIS = replace(X_AXIS, last=WIDE - (WIDTH - RIGHT))
 Y_AXIS = Axis(0, 100, BOTTOM, TOP, (0, 1, 10, 25, 50, 100), is_square_root=True)
 
 

@@ -22,7 +22,7 @@ from imae.report import chart
 from imae.report.chart import Chart
 from imae.report.comparison import compare, group, table
 from imae.report.diagnosis import Previewer, relative_link
-from imae.report.dynamics import X_AXIS, Y_AXIS, Labels, read_labels
+from imae.report.dynamics import WIDE_X_AXIS, X_AXIS, Y_AXIS, Labels, read_labels
 from imae.report.formats import (
     UNKNOWN,
     duration,
@@ -93,6 +93,7 @@ def render(
             link=lambda target: relative_link(target, out),
             chart=chart,
             x_axis=X_AXIS,
+            wide_x_axis=WIDE_X_AXIS,
             y_axis=Y_AXIS,
             table=whole,
             summary_text=summary_text,
@@ -212,12 +213,12 @@ def _state(run: RunRecord, labels: Labels | None) -> dict[str, object]:
     way = [str(progress[key]) for key in ("step", "total_steps") if key in progress]
     return {
         "message": progress.get("message") or (f"step {' of '.join(way)}" if way else ""),
-        "step": last.get("step", UNKNOWN),
+        "step": f"{last['step']:,}" if "step" in last else UNKNOWN,
         "test": last.get(TEST.key),
         "held": last.get(HELD_OUT.key),
         "chosen": run.measure("best", TEST.key) if was_held_out else None,
         "seconds": (run.result or {}).get("seconds", last.get("seconds")),
-        "num_rows": UNKNOWN if labels is None else len(labels.given),
+        "num_rows": UNKNOWN if labels is None else f"{len(labels.given):,}",
         "wrong": None if labels is None else labels.wrong_share,
     }
 

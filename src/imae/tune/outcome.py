@@ -16,7 +16,7 @@ from imae.errors import ImaeError
 from imae.noise.catalog import parse
 from imae.records.files import whole_file
 from imae.report import chart
-from imae.report.chart import Axis, ticks_between
+from imae.report.chart import LEFT, RIGHT, WIDE, WIDTH, Axis, round_axis, ticks_between
 from imae.report.page import build_environment, policy
 from imae.train import Config, build_config, with_values
 
@@ -242,7 +242,8 @@ def conclude(
         folder=folder,
         page=folder / "tune.html",
     )
-    write_page(outcome, num_failed)
+    days = [each.datetime_start.date().isoformat() for each in ended if each.datetime_start]
+    write_page(outcome, num_failed, data=base.data.name, date=max(days, default=None))
     return outcome
 
 
@@ -313,8 +314,14 @@ _SHORT = {
 }
 
 
-def write_page(outcome: "Outcome", num_failed: int) -> None:
+def write_page(outcome: "Outcome", num_failed: int, *, data: str, date: str | None) -> None:
     """Writes the result and the page, each whole or not at all.
+
+    Args:
+        outcome: What was found.
+        num_failed: Trials that failed.
+        data: Name of the data, or its path.
+        date: Day of the last trial, if it is known.
 
     Raises:
         MissingExtraError: If jinja2 is not installed.
@@ -324,11 +331,15 @@ def write_page(outcome: "Outcome", num_failed: int) -> None:
         policy=policy(environment, styles=("page.css", "tune.css"), scripts=()),
         chart=chart,
         outcome=outcome,
+        data=Path(data).name or data,
+        date=date,
+        measured_on="clean labels" if outcome.is_clean else "held-out given labels",
+        num_stopped=sum(each.accuracy is None for each in outcome.trials),
         num_failed=num_failed,
         columns=_columns(outcome),
         short=short,
         ranked=sorted(outcome.trials, key=lambda each: (-(each.accuracy or 0), each.number)),
-        drawn=[each for each in map(lambda key: _scatter(outcome, key), _SHORT) if each],
+        drawn=_scatters(outcome),
     )
     content = {
         "settings": outcome.settings,
@@ -388,26 +399,49 @@ def _columns(outcome: "Outcome") -> dict[str, str]:
     return varied
 
 
-def _scatter(outcome: "Outcome", key: str) -> dict[str, Any] | None:
-    """Accuracy against a setting that is a number, in places of the report's charts."""
-    known: list[tuple[float, float, Trial]] = [
+def _scatters(outcome: "Outcome") -> list[dict[str, Any]]:
+    """Accuracy against each setting that is a number; a lone chart for wide screens too."""
+    points = {key: _points(outcome, key) for key in _SHORT}
+    varied = [key for key, known in points.items() if len({x for x, _, _ in known}) > 1]
+    widths = (WIDTH, WIDE) if len(varied) == 1 else (WIDTH,)
+    return [
+        {
+            "title": f"Accuracy (%) by {_SHORT[key]}",
+            "label": _SHORT[key],
+            "sizes": [_scatter(outcome, points[key], width) for width in widths],
+        }
+        for key in varied
+    ]
+
+
+def _points(outcome: "Outcome", key: str) -> list[tuple[float, float, Trial]]:
+    return [
         (float(each.settings[key]), 100 * each.accuracy, each)
         for each in outcome.trials
         if each.accuracy is not None and isinstance(each.settings.get(key), float)
     ]
-    if len({x for x, _, _ in known}) < 2:
-        return None
-    xs, ys = [x for x, _, _ in known], [y for _, y, _ in known]
-    low, high = min(ys), max(max(ys), min(ys) + 1)
-    x = Axis(min(xs), max(xs), chart.LEFT, chart.RIGHT, ticks_between(min(xs), max(xs)))
-    y = Axis(low, high, chart.BOTTOM, chart.TOP, ticks_between(low, high))
+
+
+def _scatter(
+    outcome: "Outcome", points: Sequence[tuple[float, float, Trial]], width: int
+) -> dict[str, Any]:
+    """The places of trials in a chart, away from its edges."""
+    xs = [x for x, _, _ in points]
+    room = 0.05 * (max(xs) - min(xs))
+    low, high = min(xs) - room, max(xs) + room
+    x = Axis(low, high, LEFT, width - (WIDTH - RIGHT), ticks_between(low, high))
+    y = round_axis([height for _, height, _ in points], (0, 100))
     return {
-        "title": f"Accuracy (%) by {_SHORT[key]}",
-        "label": _SHORT[key],
+        "width": width,
         "x": x,
         "y": y,
         "points": [
-            (x.place(at), y.place(height), each is outcome.chosen, f"trial {each.number}")
-            for at, height, each in known
+            (
+                x.place(at),
+                y.place(height),
+                each is outcome.chosen,
+                f"trial {each.number}, {setting_words(each.settings)}: {height:.1f}%",
+            )
+            for at, height, each in points
         ],
     }

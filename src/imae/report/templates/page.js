@@ -24,7 +24,7 @@ for (const section of document.querySelectorAll("section.distribution")) {
       for (const outline of figure.querySelectorAll("path[data-kind]")) {
         outline.setAttribute("d", frame.outlines[outline.dataset.kind] || "");
       }
-      figure.querySelector("desc").textContent = frame.words;
+      for (const words of figure.querySelectorAll("desc")) words.textContent = frame.words;
       figure.querySelector("p.words").textContent = frame.words;
     });
   };
@@ -44,9 +44,9 @@ function addText(group, x, y, words, anchor) {
   group.append(text);
 }
 
-for (const figure of document.querySelectorAll("figure.chart")) {
-  const svg = figure.querySelector("svg");
-  const values = JSON.parse(figure.querySelector("script").textContent);
+for (const svg of document.querySelectorAll("figure.chart > svg")) {
+  const figure = svg.closest("figure");
+  const values = JSON.parse(svg.nextElementSibling.textContent);
   const box = svg.viewBox.baseVal;
   const names = figure.querySelectorAll("thead th");
   const hover = document.createElementNS(svg.namespaceURI, "g");
