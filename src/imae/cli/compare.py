@@ -23,7 +23,7 @@ from imae.cli.app import (
     OVERWRITE,
     ROOT,
     STEPS,
-    check_there,
+    check_path_exists,
     data_flags,
     gather_settings,
     print_table,
@@ -66,7 +66,7 @@ def compare(
 
     The same command resumes where it stopped, and repeats nothing.
     """
-    check_there(data)
+    check_path_exists(data)
     import_extra("pydantic", extra="train")
     from imae.recipes import split_losses
 

@@ -1,4 +1,4 @@
-"""`imae data`, `noise`, `list` and `curves`: what there is by name, and noise of a known kind."""
+"""`imae data`, `noise`, `list` and `curves`: everything with a name, and noise of a known kind."""
 
 import math
 from pathlib import Path
@@ -194,7 +194,7 @@ def _entry_table(kind: str, width: int) -> Table:
 
 
 def _catalog(kind: str) -> Catalog[Any]:
-    # Each is imported when it is asked for: nobody waits for networks to read a list of losses.
+    # Each is imported only when needed: a list of losses does not wait for the networks to load.
     if kind == "losses":
         from imae.curves import CURVES
 

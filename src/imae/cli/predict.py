@@ -10,7 +10,7 @@ from rich.table import Table
 
 from imae.cli.app import (
     OVERWRITE,
-    check_there,
+    check_path_exists,
     print_table,
     progress_bar,
     refuse_overwriting,
@@ -53,7 +53,7 @@ def predict(
     DATA is a folder of images, a CSV or Parquet file, a .npz or .npy file, or the name of a data
     set, whose test rows are taken. Labels in it are not read.
     """
-    check_there(data)
+    check_path_exists(data)
     import_extra("pydantic", extra="train")
     import numpy as np
 
@@ -135,10 +135,11 @@ def eval_retrieval(
 ) -> None:
     """Rank a gallery for every query by cosine similarity: mAP and CMC.
 
-    A RUN whose data has tracklets is measured on them; another on its test rows, each of which is
-    a query for all others. The measures of the final weights are kept in RUN/retrieval.json.
-    FEATURES.npz holds query_features, gallery_features, query_ids, gallery_ids, and where there are
-    any query_cameras and gallery_cameras, and query_images and gallery_images, file names.
+    A RUN whose data has tracklets is measured on them; any other on its test rows, where each is
+    a query and all others are its gallery. The measures of the final weights are saved in
+    RUN/retrieval.json. FEATURES.npz holds query_features, gallery_features, query_ids and
+    gallery_ids; optional are query_cameras and gallery_cameras, and the file names query_images and
+    gallery_images.
     """
     from imae.metrics.retrieval import evaluate
 
