@@ -120,7 +120,7 @@ def open_regular(path: Path, *, append: bool = False) -> IO[bytes]:
 
     Args:
         path: The file.
-        append: Whether to open it for appending, and create it if it is not there.
+        append: Whether to open it for appending, and create it if it does not exist.
 
     Raises:
         DataError: If it is a pipe, a folder or a device.
@@ -356,7 +356,7 @@ def is_abandoned(folder: Path) -> bool:
 def exclusive(
     path: Path, in_use: str, *, run: Path, command: str = "train --resume"
 ) -> Iterator[None]:
-    """Holds a lock file, made if it is not there, which ends with the process in any case.
+    """Holds a lock file, created if it does not exist, which ends with the process in any case.
 
     Args:
         path: The file, resolved.

@@ -115,7 +115,7 @@ class RunFolder:
         """How rows become inputs of the network: class names, shape and statistics.
 
         Raises:
-            DataError: If that is not there, or cannot be read, or the labels have other classes.
+            DataError: If that is missing, or cannot be read, or the labels have other classes.
         """
         content = self._read_if_there("preparation.json")
         if content is None:
@@ -239,7 +239,7 @@ class RunFolder:
         """Labels of the rows trained on.
 
         Raises:
-            DataError: If they are not there, or cannot be read.
+            DataError: If they are missing, or cannot be read.
         """
         return self._read_labels("labels.npz", "epoch")
 
@@ -261,7 +261,7 @@ class RunFolder:
                 self._write_arrays(self.path / name, arrays)
 
     def epochs(self) -> list[int]:
-        """Epochs whose dynamics are there, counted from 1."""
+        """Epochs with dynamics, counted from 1."""
         names = (_DYNAMICS.fullmatch(path.name) for path in (self.path / "dynamics").glob("*"))
         return sorted(int(name[1]) for name in names if name)
 
@@ -269,7 +269,7 @@ class RunFolder:
         """What an epoch, counted from 1, showed of every row trained on.
 
         Raises:
-            DataError: If it is not there, or cannot be read.
+            DataError: If it is missing, or cannot be read.
         """
         return self._read_dynamics(epoch, "epoch")
 
