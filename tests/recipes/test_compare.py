@@ -82,7 +82,7 @@ def test_again_repeats_nothing_and_more_losses_are_added(compared):
 def test_other_settings_do_not_mix_with_what_is_there(compared):
     out, _ = compared
     other = {**SETTINGS, "noise": "symmetric:0.2"}
-    with pytest.raises(ArgumentError, match="under other settings; choose another --out"):
+    with pytest.raises(ArgumentError, match="with other settings; choose another --out"):
         compare(other, ["cce"], seeds=1, out=out)
 
 

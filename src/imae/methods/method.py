@@ -229,21 +229,21 @@ def first_stage(part: float, num_epochs: int) -> int:
     return min(max(1, round(part * num_epochs)), max(1, num_epochs - 1))
 
 
-def is_renewal(epoch: int, num_epochs: int, *, warm_up: float, every: float) -> bool:
-    """Whether what is known of the rows is to be renewed before this epoch, counted from 0.
+def is_selection_due(epoch: int, num_epochs: int, *, warm_up: float, every: float) -> bool:
+    """Whether rows are selected again before this epoch, counted from 0.
 
-    The first renewal comes after ``warm_up * num_epochs`` epochs, further ones ``every *
+    The first selection comes after ``warm_up * num_epochs`` epochs, further ones ``every *
     num_epochs`` epochs apart, each rounded to whole epochs and at least one; none comes after the
-    last epoch, where nothing is trained any more.
+    last epoch, when training has ended.
 
     Args:
-        epoch: The epoch that comes next.
+        epoch: The next epoch.
         num_epochs: Epochs of the whole run.
-        warm_up: Fraction of the run before the first renewal, in (0, 1].
-        every: Fraction of the run between two renewals, in (0, 1].
+        warm_up: Fraction of the run before the first selection, in (0, 1].
+        every: Fraction of the run between two selections, in (0, 1].
 
     Examples:
-        >>> [epoch for epoch in range(12) if is_renewal(epoch, 12, warm_up=0.5, every=0.25)]
+        >>> [epoch for epoch in range(12) if is_selection_due(epoch, 12, warm_up=0.5, every=0.25)]
         [6, 9]
     """
     first = max(1, round(warm_up * num_epochs))

@@ -19,7 +19,7 @@ from imae.losses.margin import (
     value_at_margin,
     weight_at_margin,
 )
-from imae.methods.method import Facts, Method, Rows, is_renewal, output_step
+from imae.methods.method import Facts, Method, Rows, is_selection_due, output_step
 
 
 @final
@@ -112,7 +112,7 @@ class Trimmed(Method):
     def end_epoch(self, epoch: int) -> None:
         """Chooses the rows again at the end of a round."""
         facts = self.facts
-        if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
+        if is_selection_due(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
             assert facts.predict is not None
             m = facts.of_counted(margin(precise(facts.predict()), facts.labels.cpu()))
             num_kept = max(1, int(self.keep * len(m)))
@@ -193,7 +193,7 @@ class TruncatedGCEMethod(Method):
     def end_epoch(self, epoch: int) -> None:
         """Prunes at the end of a round."""
         facts = self.facts
-        if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
+        if is_selection_due(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
             assert facts.predict is not None
             m = margin(precise(facts.predict()), facts.labels.cpu())
             # p > k, without a probability that could round to k.
