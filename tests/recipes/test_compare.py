@@ -131,5 +131,5 @@ def test_runs_on_data_that_was_changed_since_are_not_mixed_with_new_ones(tmp_pat
     compare(settings, ["cce", "mae"], seeds=1, out=tmp_path / "out")
     table.write_text("\n".join(["size,label", *lines[::-1]]))
     for losses in (["cce"], ["cce", "gce"]):
-        with pytest.raises(ArgumentError, match=r"on other data, .*table\.csv was changed since"):
+        with pytest.raises(ArgumentError, match=r"on other data: .*table\.csv has changed since"):
             compare(settings, losses, seeds=1, out=tmp_path / "out")
