@@ -162,7 +162,7 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 def is_trainable(curve: Curve) -> bool:
-    """Whether a parameter of the curve is a tensor that asks for a gradient.
+    """Whether a parameter of the curve is a tensor that requires a gradient.
 
     Examples:
         >>> from imae.curves import IMAE
@@ -283,10 +283,10 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
 
     A class with logit -inf stays impossible, and C is the number of the other classes.
 
-    Two classes are another matter: their centred logits have one direction, so a row at the cap
-    could not turn, and one that is on the wrong side would stay there for ever. Their lengths
-    saturate instead of being cut: a row of length r gets the length ``r b / sqrt(r^2 + b^2)``, and
-    the cap is approached and never reached.
+    Two classes are treated differently: their centred logits have one direction, so a row at the
+    cap could not turn, and one on the wrong side would stay there forever. Their lengths
+    saturate instead of being cut: a row of length r gets the length ``r b / sqrt(r^2 + b^2)``, so
+    the cap is approached but never reached.
 
     Args:
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
