@@ -69,7 +69,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "data": ("data:data", "List, fetch and verify named data sets."),
     "list": (
         "data:list_entries",
-        "List what has a name: losses, methods, noise, models, data, recipes, settings.",
+        "List losses, methods, noise, models, data, recipes or settings by name.",
     ),
 }
 

@@ -118,7 +118,7 @@ def noise(
     from imae.train.relabel import corrupt_split
 
     spec = NoiseSpec(kind, rate)  # refused before the data is read
-    check_choice("the ending of --out", out.suffix.lower(), (".csv",))
+    check_choice("the extension of --out", out.suffix.lower(), (".csv",))
     refuse_overwriting(data, out)
     check_overwriting(out, overwrite=overwrite)
     columns = column_options(label_column, id_column, drop)
@@ -151,7 +151,7 @@ _KINDS = tuple(_NEXT)
 def list_entries(
     kind: str = typer.Argument(..., help=f"What to list: {', '.join(_KINDS)}."),
 ) -> None:
-    """List what has a name: losses, methods, noise, models, data, recipes, settings.
+    """List losses, methods, noise, models, data, recipes or settings by name.
 
     `imae list settings` lists what `--set KEY=VALUE` can set.
     """

@@ -51,7 +51,7 @@ def predict(
     """Predict the class of every row of DATA, with the probability of each class.
 
     DATA is a folder of images, a CSV or Parquet file, a .npz or .npy file, or the name of a data
-    set, whose test rows are taken. Labels in it are not read.
+    set, whose test rows are used. Labels in it are not read.
     """
     check_path_exists(data)
     import_extra("pydantic", extra="train")
@@ -98,7 +98,7 @@ def export(
 ) -> None:
     """Write the network of a run for use without imae.
 
-    The file carries the names of the classes and how rows must be prepared.
+    The file also holds the names of the classes and how rows must be prepared.
     """
     import_extra("pydantic", extra="train")
     from imae.train import Run
@@ -145,7 +145,7 @@ def eval_retrieval(
 
     wanted = _ranks(ranks)
     if page is not None:
-        check_choice("the ending of a page", page.suffix.lower(), (".html",))
+        check_choice("the extension of a page", page.suffix.lower(), (".html",))
         check_overwriting(page, overwrite=overwrite)
     if source.is_dir():
         import_extra("pydantic", extra="train")

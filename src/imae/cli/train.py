@@ -246,14 +246,17 @@ _SHOWN = 5  # trials in the table
 def tune(
     data: str = typer.Argument(..., help="Name of a data set, or a path to your own."),
     trials: int | None = typer.Option(
-        None, show_default="20, without --minutes", help="Trials in all."
+        None, show_default="20, without --minutes", help="Total number of trials."
     ),
     minutes: float | None = typer.Option(None, help="Time to search, instead of trials."),
     clean_validation: Path | None = typer.Option(
         None, help="Rows whose labels are right, in the form of DATA, to choose by."
     ),
     losses: str | None = typer.Option(
-        None, "--losses", show_default="imae_capped", help="Losses to choose from, with commas."
+        None,
+        "--losses",
+        show_default="imae_capped",
+        help="Losses to choose from, separated by commas.",
     ),
     lr: str | None = typer.Option(
         None, metavar="LOW:HIGH", help="Range of the learning rate. Default: it is not searched."

@@ -41,7 +41,7 @@ class Manifest:
         labels: Given labels, shape (N,), integers in [0, C).
         clean_labels: Labels before the noise, shape (N,).
         kind: Name of the noise.
-        rate: The rate that was asked for.
+        rate: The requested rate.
         seed: Seed of the noise.
         num_classes: Number of classes C.
     """

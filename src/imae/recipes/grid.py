@@ -247,7 +247,7 @@ def compare(
         losses: Names with parameters, such as ``imae:T=16``.
         seeds: Number of seeds, at least 1.
         out: Folder of the comparison.
-        jobs: Runs at the same time on this machine; each gets its share of the processor.
+        jobs: Parallel runs on this machine; each gets its share of the processor.
         show: Whether to show progress.
 
     Returns:

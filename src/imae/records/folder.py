@@ -77,7 +77,7 @@ class RunFolder:
             raise ArgumentError(f"a run folder is given by its path, got {path!r}")
         self.path = Path(path)
         self._sizes: dict[str, tuple[int, int]] = {}  # rows and classes of the labels
-        # Files are written one after another while the run goes on: waiting for the disk took a
+        # Files are written one after another while the run trains: waiting for the disk took a
         # sixth of the time that a small table trains.
         self._writer: ThreadPoolExecutor | None = None
         self._being_written: list[Future[None]] = []

@@ -222,7 +222,7 @@ def save_table(shown: "Table", path: str | os.PathLike[str]) -> None:
         ArgumentError: If the file has another extension.
     """
     ending = Path(path).suffix.lower()
-    check_choice("the ending of a table file", ending, (".csv", ".md"))
+    check_choice("the extension of a table file", ending, (".csv", ".md"))
     text = as_csv(shown) if ending == ".csv" else as_markdown(shown)
     write_file(path, text)
 

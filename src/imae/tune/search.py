@@ -86,7 +86,7 @@ def tune(
     Args:
         config: What to train, as for ``imae.train.train``; parameters that it gives are not
             searched.
-        trials: Trials in all, over all calls and workers [20, without minutes].
+        trials: Total number of trials, over all calls and workers [20, without minutes].
         minutes: Time of this call.
         losses: Losses to choose from; by default only that of ``config``.
         lr: Lowest and highest learning rate; by default that of ``config``.
