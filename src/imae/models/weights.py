@@ -72,8 +72,8 @@ def load_weights(network: nn.Module, path: str | os.PathLike[str]) -> WeightsRep
     """Fills a network with the tensors of a file, and reports which did not fit.
 
     Reads safetensors (by the extension ``.safetensors``) and checkpoints of ``torch.save`` that
-    hold nothing but tensors; no code of a file ever runs. A state dict may be under ``state_dict`` or
-    ``model``, and its names may start with ``module.``. Tensors of another shape, such as the
+    hold nothing but tensors; no code of a file ever runs. A state dict may be under ``state_dict``
+    or ``model``, and its names may start with ``module.``. Tensors of another shape, such as the
     last layer of a network for other classes, are skipped.
 
     Args:
