@@ -21,10 +21,10 @@ class Reference:
 
     def __init__(self, cap):
         self.cap, self.n = cap, 0
-        self.a = self.against = self.agreeing = self.peak = self.T = 0.0
+        self.a = self.against = self.agreeing = self.low = self.peak = self.T = 0.0
 
     def step(self, logits, target):
-        hits, against, agreeing = [], [], []
+        hits, against, agreeing, low = [], [], [], []
         for z, y in zip(logits.tolist(), target.tolist(), strict=True):
             exponentials = [math.exp(each - max(z)) for each in z]
             p = [each / sum(exponentials) for each in exponentials]
@@ -33,17 +33,22 @@ class Reference:
             hits.append(float(hit))
             against.append(0.0 if hit else q)
             agreeing.append(q if hit else 0.0)
+            low.append(float(y in sorted(range(C), key=lambda each: -z[each])[C // 2 :]))
         self.n += 1
         k = min(0.98, 1 - 1 / self.n)
         self.a = k * self.a + (1 - k) * sum(hits) / len(hits)
         self.against = k * self.against + (1 - k) * sum(against) / len(hits)
         self.agreeing = k * self.agreeing + (1 - k) * sum(agreeing) / len(hits)
+        self.low = k * self.low + (1 - k) * sum(low) / len(hits)
         d = 1 - self.a
         s = max(0.0, self.against) / (d + 0.005)
         s_a = max(0.0, self.agreeing) / (self.a + 0.005)
         r = min(1.0, s / max(s_a, 1e-6))
         g = min(1.0, max(0.0, 20 * (self.a - 1 / C) / (1 - 1 / C)))
-        now = 20 * r * math.sqrt(s * d * g)
+        u = 2 * self.low
+        predicted = (self.a - u / C) / (1 - u) if u < 1 else 0.0
+        learned = min(1.0, max(0.0, (predicted - 0.4) / 0.3))
+        now = 20 * learned * r * math.sqrt(s * d * g)
         if self.n > 20:
             self.peak = max(self.peak, now)
             now = self.peak
@@ -85,6 +90,58 @@ def test_labels_that_agree_and_chance_give_no_weight_to_uncertain_rows():
         random.observe(torch.roll(sharp, 1, 1), target)  # sure, and always contradicted
     assert right.T.item() == pytest.approx(0, abs=0.05)
     assert random.T.item() == 0
+
+
+def drawn(num_rows, num_classes, accuracy, rate, seed=0):
+    """Sure predictions that are right this often, ranked by closeness, and labels drawn evenly."""
+    generator = torch.Generator().manual_seed(seed)
+    truth = torch.randint(num_classes, (num_rows,), generator=generator)
+    # The truth is the first class with this probability, else the second or third.
+    place = torch.where(
+        torch.rand(num_rows, generator=generator) < accuracy,
+        torch.zeros_like(truth),
+        torch.randint(1, 3, (num_rows,), generator=generator),
+    )
+    logits = torch.linspace(6, 0, num_classes).repeat(num_rows, 1)
+    logits[:, 0] += 20
+    order = torch.rand(num_rows, num_classes, generator=generator).argsort(1)
+    order = torch.where(order == truth[:, None], order.gather(1, place[:, None]), order)
+    order[torch.arange(num_rows), place] = truth
+    logits = torch.zeros_like(logits).scatter(1, order, logits)
+    even = torch.randint(num_classes, (num_rows,), generator=generator)
+    is_drawn = torch.rand(num_rows, generator=generator) < rate
+    return logits, torch.where(is_drawn, even, truth)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.4, 0.8])
+def test_a_model_that_has_not_learned_yet_is_told_from_wrong_labels(rate):
+    learned, new = AutoT(), AutoT()
+    for seed in range(30):
+        learned.observe(*drawn(2000, 10, accuracy=0.8, rate=rate, seed=seed))
+        new.observe(*drawn(2000, 10, accuracy=0.35, rate=rate, seed=seed))
+    assert learned.T.item() > 8
+    assert new.T.item() < 1
+
+
+def test_two_classes_have_no_less_likely_half_to_judge_by():
+    auto = AutoT()
+    for seed in range(30):
+        truth = torch.randint(2, (500,), generator=torch.Generator().manual_seed(seed))
+        target = torch.where(torch.arange(500) % 5 == 0, 1 - truth, truth)
+        auto.observe(8.0 * torch.nn.functional.one_hot(truth, 2), target)
+    assert auto.T.item() > 8
+
+
+def test_the_state_of_an_earlier_version_is_read():
+    auto = AutoT()
+    old = {
+        "T": torch.tensor(7.0),
+        "means": torch.tensor([0.5, 0.2, 0.4]),
+        "num_steps": torch.tensor(9),
+    }
+    auto.load_state_dict(old)
+    assert auto.T.item() == 7
+    assert auto.means.tolist() == pytest.approx([0.5, 0.2, 0.4, 0])
 
 
 def test_evaluation_changes_nothing():
@@ -214,7 +271,7 @@ def test_transforms_take_it_in_evaluation_mode_and_leave_it_as_it_was(cap):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own forward mode
 @pytest.mark.parametrize("training", [True, False])
 def test_it_may_be_made_inside_a_transform(training):
-    logits, target = next(batches(1))
+    *_, (logits, target) = batches(30)  # sharp enough for a T above 0
     loss = IMAELoss(T="auto", cap=0.75).train(training)
     loss(logits, target)
     expected = IMAELoss(T=loss.auto.T.item(), cap=0.75)

@@ -18,7 +18,9 @@ def test_cells_are_chosen_by_name_and_by_pattern(recipe):
     assert chosen_cells(cells, []) == cells
     assert [cell.name for cell in chosen_cells(cells, ["*-gce"])] == ["resnet20-40-gce"]
     assert chosen_cells(cells, ["resnet20-*"]) == cells
-    with pytest.raises(ArgumentError, match=r"--only \*-sl: no such cell; the cells are resnet20"):
+    with pytest.raises(
+        ArgumentError, match=r"--only \*-sl: no such cell; there are \d+, such as resnet20"
+    ):
         chosen_cells(cells, ["*-gce", "*-sl"])
 
 

@@ -308,18 +308,6 @@ def test_hints_at_the_end_of_a_run():
     assert closing_hints(rows[-1:], None, names, epochs=4) == []
 
 
-def test_a_t_that_rose_where_little_is_learned_is_doubted():
-    names = tuple("abcdefghij")
-    row = {"step": 9, "T": 17.2, "validation_accuracy": 0.19}
-    (hint,) = closing_hints([row], None, names, epochs=40)
-    assert hint == (
-        "T rose to 17 by itself although only 19.0% of the given labels are predicted: "
-        "unless most labels are wrong, try --T 4"
-    )
-    assert closing_hints([row | {"T": 4.0}], None, names, epochs=40) == []
-    assert closing_hints([row | {"validation_accuracy": 0.3}], None, names, epochs=40) == []
-
-
 def test_a_rare_class_that_is_given_up_is_named_with_the_options_that_bring_it_back():
     rows, names = [{"step": 1}], ("common", "rare")
     constant, counts = np.zeros(300, np.int32), np.array([990, 10])

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,9 @@ _WARM_UP_STEPS = 20
 _FULL_AGREEMENT = 0.05
 # Keeps the mean over a few rows, and over none, from being one of noise.
 _PRIOR_ROWS = 0.005
+# Nothing is concluded from a model that predicts this share of the right labels, all from one that
+# predicts the second.
+_NOT_LEARNED, _LEARNED = 0.4, 0.7
 
 
 class Step(NamedTuple):
@@ -42,13 +45,22 @@ class AutoT(nn.Module):
         s   = mean of q where they differ, s_a = mean of q where they agree
         r   = min(1, s / s_a)
         g   = (a - 1/C) / (1 - 1/C) / 0.05, within [0, 1]
-        T   = 20 times the highest r sqrt(s d g) so far
+        u   = C / floor(C/2) times how often the label is in the less likely half of the classes
+        l   = ((a - u/C) / (1 - u) - 0.4) / 0.3, within [0, 1]; 1 for two classes
+        T   = 20 times the highest l r sqrt(s d g) so far
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
     and r is near 1 from the first epoch, at any rate of noise. Where a problem is hard, it is
     unsure exactly there: r is small, and so is T. As wrong labels are memorised d falls, hence the
     highest value so far; g keeps a model that is no better than chance from counting. The maximum
     begins after 20 steps. The running means are those of all steps, then decay by 0.98 a step.
+
+    A model that is trained from scratch is sure before it is right, and contradicts labels because
+    it has not learned them. The factor l tells: a label that was drawn evenly is as likely in the
+    less likely half of the classes as in the other, a right one hardly ever is, so u estimates the
+    share of labels that say nothing, and (a - u/C) / (1 - u) how many of the others are predicted.
+    It does not depend on how many labels are wrong. Labels that are mistaken for similar classes
+    look like a model that has not learned them; they make l smaller, not larger.
 
     In evaluation mode nothing changes, nor where ``torch.utils.checkpoint`` repeats a forward pass.
     The state is saved with the module. The transforms of ``torch.func`` change no state and so
@@ -65,7 +77,7 @@ class AutoT(nn.Module):
         >>> sure = torch.tensor([[2.5, 0.0, 0.0]]).repeat(8, 1)
         >>> labels = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])     # three are contradicted
         >>> round(float(auto.observe(sure, labels)), 1)
-        13.6
+        10.2
 
     Reference:
         Ours; ``docs/losses.md`` says how it was found and what it was tested on.
@@ -79,7 +91,8 @@ class AutoT(nn.Module):
         super().__init__()
         self.cap = cap
         self.register_buffer("T", torch.zeros(()))
-        self.register_buffer("means", torch.zeros(3))  # of a, q where contradicted, q where not
+        # Of a, of q where contradicted and where not, and of labels in the less likely half.
+        self.register_buffer("means", torch.zeros(4))
         self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
 
     @torch.no_grad()
@@ -135,12 +148,18 @@ class AutoT(nn.Module):
 
     def _sums(self, logits: Tensor, target: Tensor, counts: Tensor | None) -> Tensor:
         """What ``after`` takes, of some rows."""
-        top, predicted = precise(logits).softmax(1).max(1)
-        chance = 1 / logits.shape[1]
+        logits = precise(logits)
+        top, predicted = logits.softmax(1).max(1)
+        num_classes = logits.shape[1]
+        chance = 1 / num_classes
+        label = target.long().clamp(0, num_classes - 1).unsqueeze(1)
+        num_likelier = (logits > logits.gather(1, label)).sum(1)
+        is_low = (num_likelier >= (num_classes + 1) // 2).to(self.means.dtype)
         sure = ((top - chance) / (self.cap - chance)).to(self.means.dtype)
         agrees = (predicted == target).to(self.means.dtype)
         counts = torch.ones_like(sure) if counts is None else counts.to(sure.dtype)
-        terms = torch.stack([agrees, sure * (1 - agrees), sure * agrees, torch.ones_like(sure)])
+        ones = torch.ones_like(sure)
+        terms = torch.stack([agrees, sure * (1 - agrees), sure * agrees, is_low, ones])
         # A row that does not count may be anything, NaN included.
         counted = torch.where(counts > 0, terms * counts, torch.zeros_like(terms))
         return counted.flatten(1).sum(1)
@@ -154,24 +173,22 @@ class AutoT(nn.Module):
 
         Args:
             sums: Over the rows: of those that agree, of q where they differ, of q where they
-                agree, and how much all of them count.
+                agree, of those whose label is in the less likely half of the classes, and how much
+                all of them count.
             chance: 1 / C.
         """
         T, steps = self.T.item(), int(self.num_steps.item())
         means: list[float] = self.means.tolist()
-        agreement, against, agreeing, number = sums
-        is_usable = number > 0 and math.isfinite(agreement + against + agreeing)
+        *parts, number = sums
+        is_usable = number > 0 and math.isfinite(sum(parts))
         if not (is_usable and self._learns()):
             return Step(T, means, steps)
         steps += 1
         kept = min(1 - 1 / steps, _DECAY)
         part = (1 - kept) / number
-        agreement = kept * means[0] + part * agreement
-        against = kept * means[1] + part * against
-        agreeing = kept * means[2] + part * agreeing
-        now = _rule(agreement, against, agreeing, chance)
+        means = [kept * old + part * new for old, new in zip(means, parts, strict=True)]
+        now = _rule(*means, chance)
         is_remembered = steps > _WARM_UP_STEPS + 1
-        means = [agreement, against, agreeing]
         return Step(max(T, now) if is_remembered else now, means, steps)
 
     def take(self, step: Step) -> None:
@@ -206,25 +223,48 @@ class AutoT(nn.Module):
                 self.register_buffer(name, buffer.float())
         return self
 
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Takes the state of an earlier version too, which had three means."""
+        means = state_dict.get(prefix + "means")
+        if means is not None and means.shape == (3,):
+            state_dict[prefix + "means"] = torch.cat([means, means.new_zeros(1)])
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def _rule(self, means: Tensor, chance: float) -> Tensor:
-        agreement, sure_against, sure_with = means.unbind()
+        agreement, sure_against, sure_with, low = means.unbind()
         difference = 1 - agreement
         against = sure_against.clamp(min=0) / (difference + _PRIOR_ROWS)
         agreeing = sure_with.clamp(min=0) / (agreement + _PRIOR_ROWS)
         ratio = torch.where(against < agreeing, against / agreeing, torch.ones_like(against))
         gate = ((agreement - chance) / (1 - chance) / _FULL_AGREEMENT).clamp(0, 1)
-        return _LARGEST_T * ratio * (against * difference * gate).sqrt()
+        even = low * _even_share(chance)
+        known = (agreement - even * chance) / torch.where(even < 1, 1 - even, torch.inf)
+        learned = ((known - _NOT_LEARNED) / (_LEARNED - _NOT_LEARNED)).clamp(0, 1)
+        learned = learned if chance < 0.5 else torch.ones_like(learned)
+        return _LARGEST_T * learned * ratio * (against * difference * gate).sqrt()
 
     def extra_repr(self) -> str:
         """The cap, for ``repr``."""
         return f"cap={self.cap}"
 
 
-def _rule(agreement: float, sure_against: float, sure_with: float, chance: float) -> float:
+def _rule(
+    agreement: float, sure_against: float, sure_with: float, low: float, chance: float
+) -> float:
     """``AutoT._rule`` for numbers."""
     difference = 1 - agreement
     against = max(sure_against, 0.0) / (difference + _PRIOR_ROWS)
     agreeing = max(sure_with, 0.0) / (agreement + _PRIOR_ROWS)
     ratio = against / agreeing if against < agreeing else 1.0
     gate = min(max((agreement - chance) / (1 - chance) / _FULL_AGREEMENT, 0.0), 1.0)
-    return _LARGEST_T * ratio * math.sqrt(against * difference * gate)
+    even = low * _even_share(chance)
+    known = (agreement - even * chance) / (1 - even) if even < 1 else 0.0
+    learned = min(max((known - _NOT_LEARNED) / (_LEARNED - _NOT_LEARNED), 0.0), 1.0)
+    learned = learned if chance < 0.5 else 1.0
+    return _LARGEST_T * learned * ratio * math.sqrt(against * difference * gate)
+
+
+def _even_share(chance: float) -> float:
+    """Labels that are drawn evenly, for each of them in the less likely half of the classes."""
+    num_classes = round(1 / chance)
+    return num_classes / max(num_classes // 2, 1)

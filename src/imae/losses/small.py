@@ -124,17 +124,19 @@ def _pass(
     flat = buffer.reshape(-1)
     if cap is None and flat[flat.argmax()] > _LARGEST_EXPONENT:
         return None
-    np.exp(buffer, buffer)
     auto, step = None, None
     if isinstance(curve, AutoT):
         auto, top = curve, z.argmax(1)
+        is_low = (buffer > 0).dot(ones) >= (num_classes + 1) // 2
+    np.exp(buffer, buffer)
+    if auto is not None:
         largest = flat[first + top]
     flat[own] = 0
     odds = buffer.dot(ones)
     if not odds[odds.argmin()] > _SAFE_ODDS:
         return None
     if auto is not None:
-        step = _seen(auto, largest / (odds + _ONE), top == label, 1 / num_classes)
+        step = _seen(auto, largest / (odds + _ONE), top == label, is_low, 1 / num_classes)
         curve = IMAE(step.T)
     assert isinstance(curve, Curve)
     scale = 1 / num_rows
@@ -217,12 +219,22 @@ def _saturated(z: _Floats, norm: float) -> tuple[_Floats, _Turn]:
     return np.stack([half, -half], 1), _Turn(factor * factor * factor, np.zeros_like(factor))
 
 
-def _seen(auto: AutoT, p: _Floats, agrees: NDArray[np.bool_], chance: float) -> Step:
-    """The state of ``auto`` after rows with these largest probabilities."""
+def _seen(
+    auto: AutoT,
+    p: _Floats,
+    agrees: NDArray[np.bool_],
+    is_low: NDArray[np.bool_],
+    chance: float,
+) -> Step:
+    """The state of ``auto`` after rows with these largest probabilities.
+
+    ``is_low`` says whose label is in the less likely half of the classes.
+    """
     sure = p - np.array(chance, np.float32)
     sure *= np.array(1 / (auto.cap - chance), np.float32)
     agreed = agrees.astype(np.float32)
     agreeing = float(sure.dot(agreed))
     number = float(agreed.dot(_ONES[: len(p)]))
+    low = float(np.count_nonzero(is_low))
     np.subtract(_ONE, agreed, agreed)
-    return auto.after((number, float(sure.dot(agreed)), agreeing, float(len(p))), chance)
+    return auto.after((number, float(sure.dot(agreed)), agreeing, low, float(len(p))), chance)

@@ -1,6 +1,7 @@
 """A recipe run from beginning to end: grid, tables, figures."""
 
 import contextlib
+import difflib
 import fnmatch
 import json
 import os
@@ -194,8 +195,10 @@ def chosen_cells(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]
     """
     for pattern in only:
         if not any(fnmatch.fnmatchcase(cell.name, pattern) for cell in cells):
-            names = ", ".join(cell.name for cell in cells)
-            known = f"the cells are {names}" if names else "this recipe trains nothing"
+            names = [cell.name for cell in cells]
+            near = difflib.get_close_matches(pattern, names, n=5, cutoff=0.3) or names[:5]
+            known = f"there are {len(names)}, such as {', '.join(near)}; --list shows all"
+            known = known if names else "this recipe trains nothing"
             raise ArgumentError(f"--only {pattern}: no such cell; {known}")
     if not only:
         return tuple(cells)

@@ -123,10 +123,6 @@ def label_wave(changes: Sequence[float]) -> tuple[int | None, bool]:
 _LONG_ENOUGH = 20  # epochs
 _STILL_RISING = 0.03
 _RARE = 1 / 3  # of the rows that a class has on average
-# A T this high, while the agreement with the labels is hardly above chance, starves training
-# unless most labels are wrong: a ResNet-20 from scratch stayed at T = 17 and 22% test accuracy.
-_HIGH_T = 10.0
-_LITTLE_AGREEMENT = 0.15
 
 
 def closing_hints(
@@ -163,14 +159,6 @@ def closing_hints(
     key = next(
         (key for key in (HELD_OUT.key, "train_accuracy") if history[-1].get(key) is not None), None
     )
-    T, chance = history[-1].get("T"), 1 / len(class_names)
-    if key is not None and T is not None and T > _HIGH_T:
-        agreement = history[-1][key]
-        if agreement - chance < _LITTLE_AGREEMENT * (1 - chance):
-            hints.append(
-                f"T rose to {T:.0f} by itself although only {agreement:.1%} of the given labels "
-                "are predicted: unless most labels are wrong, try --T 4"
-            )
     if key is not None and epochs < _LONG_ENOUGH and len(history) > 1:
         half, last = history[(len(history) - 1) // 2][key], history[-1][key]
         if half is not None and last - half > _STILL_RISING:
