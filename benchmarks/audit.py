@@ -4,16 +4,16 @@
     python benchmarks/audit.py scratch --steps imae            # the same from scratch, budget short
     python benchmarks/audit.py round --out results/audit --photos FOLDER
     python benchmarks/audit.py photos --photos FOLDER          # the command `imae audit` on photos
-    python benchmarks/audit.py table --out results/audit       # tables of what is there
+    python benchmarks/audit.py table --out results/audit       # tables of the existing records
     python benchmarks/audit.py size                            # a million rows, a hundred classes
 
 ``detect`` trains a head on frozen features of all 50,000 rows for each set and seed, once with the
-audit's loss and once with cross entropy, and compares what finds wrong labels: the audit of each
+audit's loss and once with cross entropy, and compares ways to find wrong labels: the audit of each
 run; cleanlab on the probabilities of its best weights by held-out labels, on probabilities from 3
 folds at the cost of one run and of three, and on 5-fold logistic regression; the raw margin (AUM);
-and the rule that a label is wrong if those best weights predict another. ``scratch`` does so for
-each run on 5,000 images at the budget ``short`` of the recipes. ``photos`` audits photos with 30%
-of the labels drawn wrong, and as they are. Cells that are done are read from ``--out``; with
+and the rule that a label is wrong if those best weights predict another. ``scratch`` does the same
+for runs on 5,000 images at the budget ``short`` of the recipes. ``photos`` audits photos with 30%
+of the labels made wrong, and as they are. Finished cells are read from ``--out``; with
 ``--runs FOLDER`` the runs are kept, so that another audit of them needs no training.
 """
 
@@ -186,7 +186,7 @@ def by_run(
 
 
 def by_folds(name: str, seed: int, arguments: argparse.Namespace, *, cost: int = 1) -> list[Row]:
-    """3 folds train on two thirds of the rows each: half the epochs are the cost of one run."""
+    """3 folds train on two thirds of the rows each: with half the epochs they cost one run."""
     whole = all_rows(name, seed)
     fit = partial(cce_head, epochs=cost * arguments.epochs // 2, seed=seed)
     began = time.perf_counter()
@@ -204,7 +204,7 @@ def by_regression(name: str, seed: int, _: argparse.Namespace) -> list[Row]:
 
 
 def judged(title: str, run: Run, seconds: float) -> list[Row]:
-    """Everything that needs this run only."""
+    """Everything that needs only this run."""
     began = time.perf_counter()
     found = audit(run.folder)
     spent = seconds + time.perf_counter() - began
@@ -376,11 +376,11 @@ def mean(values: NDArray[np.bool_]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def pay(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
+def correction_round(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
     """Test accuracy before and after labels are corrected, by suggestions and by a reviewer.
 
-    Suggestions are accepted, surest first, while their mean certainty is at least 0.9. A perfect
-    reviewer gives the ``REVIEWED`` most suspect rows their true labels.
+    Suggestions are accepted, most certain first, while their mean certainty is at least 0.9. A
+    perfect reviewer gives the ``REVIEWED`` most suspect rows their true labels.
     """
     with tempfile.TemporaryDirectory() as folder:
         first = trained(name, seed, f"{folder}/first", arguments.epochs, **loss(arguments))
@@ -435,7 +435,7 @@ def by_command(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]
 
 
 def processor_seconds() -> float:
-    """Of the processes that were started and have ended."""
+    """Processor seconds of the child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -501,7 +501,7 @@ def shown(rows: list[Row], key: str, digits: int = 3) -> str:
 
 
 def size_seconds() -> tuple[float, float]:
-    """Seconds to audit a million rows by a hundred classes: on the clock, and of the processor."""
+    """Seconds to audit a million rows by a hundred classes: wall time and processor time."""
     draws = np.random.Generator(np.random.PCG64(1))
     given = draws.integers(0, 100, 1_000_000)
     probabilities = draws.random((1_000_000, 100), dtype=np.float32)
@@ -518,7 +518,7 @@ STEPS: dict[str, Callable[[str, int, argparse.Namespace], list[Row]]] = {
     "folds": by_folds,
     "regression": by_regression,
     "thrice": partial(by_folds, cost=3),
-    "round": pay,
+    "round": correction_round,
     "photos": by_command,
 }
 

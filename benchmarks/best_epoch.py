@@ -1,12 +1,12 @@
-"""Whether the best epoch of imbalanced data is better chosen by balanced accuracy.
+"""Whether balanced accuracy chooses a better best epoch on imbalanced data.
 
     python benchmarks/best_epoch.py --out results/best_epoch [--seeds 0 1 2]
 
 Tables with rare classes are trained on, 10% of the rows held out. The best epoch is chosen by plain
 accuracy on the held-out given labels, as `imae train` does, or by the mean over classes of the
-accuracy on each. Shown is the mean over classes of the test accuracy at both, at the last epoch and
-at the best one in hindsight. With two classes the recommended loss predicts no rare row unless
-batches are balanced, so they are. Finished runs are read again.
+accuracy on each. The table has the mean over classes of the test accuracy at both, at the last
+epoch and at the best one in hindsight. With two classes the recommended loss predicts no rare row
+unless batches are balanced, so they are balanced. The results of finished runs are reused.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Boosted trees under wrong labels: robust objectives beside the built-in one.
+"""Boosted trees with wrong labels: robust objectives beside the built-in one.
 
     python benchmarks/boosting.py results/boosting [LIBRARY or TABLE ...]
 
@@ -6,8 +6,9 @@ Tables: digits, breast cancer and wine of scikit-learn, and the image segments o
 repository, which the package river contains (``pip install --no-deps river``). 30% of the rows are
 the test part and keep their labels; of the labels of the others 0, 20 or 40% are flipped to another
 class. Both libraries have their default parameters and 100 rounds. The accuracy is that of the last
-round; nothing is chosen by it. Names of libraries and tables measure only these. ``records.csv``
-has a line for each model, so that a run that was stopped continues; ``accuracy.md`` is made of it.
+round; nothing is chosen by it. If libraries or tables are named, only these are measured.
+``records.csv`` has a line for each model, so that an interrupted run can continue;
+``accuracy.md`` is made from it.
 """
 
 import csv

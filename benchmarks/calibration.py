@@ -1,4 +1,4 @@
-"""How well ``IMAEClassifier`` predicts under wrong labels, and how far its probabilities are right.
+"""Accuracy and calibration of ``IMAEClassifier`` with wrong labels.
 
     python benchmarks/calibration.py > results/calibration/table.md
 
@@ -7,7 +7,7 @@ the test part and keep their labels; of the labels of the others 0, 20 or 40% ar
 class (0, 10 or 20% where a tenth of the rows is an eight). All parameters are the defaults; rows
 are scaled. Measured on the true labels of the test part: accuracy, the mean of -log p, and the
 expected calibration error, the mean gap between confidence and accuracy over 15 equal intervals of
-confidence. *capped* is the same network before ``predict_proba`` takes its cap back; *auditor* is
+confidence. *capped* is the same network before ``predict_proba`` undoes its cap; *auditor* is
 ``LogisticRegression`` without the rows that ``LabelAuditor`` drops.
 """
 
@@ -62,7 +62,7 @@ def measures(p: Floats, labels: Ints) -> tuple[float, float, float]:
 
 
 def probabilities(train: tuple[Floats, Ints], rows: Floats, seed: int) -> dict[str, Floats]:
-    """Of each model, for rows that it was not trained on."""
+    """Probabilities of each model, for rows that it was not trained on."""
     logistic = LogisticRegression(max_iter=2000)
     models = {
         "LogisticRegression": logistic,

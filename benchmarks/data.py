@@ -1,11 +1,11 @@
-"""What preparing data costs, each number beside the thing it must stay small against.
+"""The cost of preparing data, beside what it should be small against.
 
     python benchmarks/data.py --photos FOLDER
 
 Three tables in one run: preparing a batch of CIFAR-sized images beside a training step of
-ResNet-20; peak memory with arrays of CIFAR-10's size; decoding photos beside Pillow alone doing
-the same work. Ours computes no more than the crop, and decodes a JPEG of 1024 pixels or more at a
-part of its size; Pillow alone does neither. Without ``--photos`` the photos are made up.
+ResNet-20; peak memory with arrays of CIFAR-10's size; decoding photos beside plain Pillow doing
+the same work. imae computes only the crop, and decodes a JPEG of 1024 pixels or more at a
+fraction of its size; plain Pillow does neither. Without ``--photos`` the photos are random.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def compare_with_step(steps: int) -> None:
     prepare, train = [], []
     epoch = Batches(cifar_sized(), BATCH_SIZE, seed=0).epoch(0)
     next(epoch)
-    # Taken in turns, so that whatever else the machine does falls on both.
+    # Alternating, so that other load on the machine affects both.
     for _ in range(steps):
         start = time.perf_counter()
         batch = next(epoch)
@@ -98,7 +98,7 @@ def peak_megabytes() -> float:
 
 
 def compare_memory() -> None:
-    """In a process of its own: a peak cannot be taken back."""
+    """In a process of its own: a peak of memory cannot be reset."""
     run = subprocess.run(
         [sys.executable, __file__, "--memory-only"], capture_output=True, text=True, check=True
     )

@@ -3,10 +3,10 @@
     python benchmarks/growth.py [--out results/benchmarks] [--figures docs/figures]
 
 A point is a whole training run: reading, one epoch of at most 1,000 steps, evaluation and
-everything that is written; by classes 20 steps without evaluation. Tables of 16 columns, a linear
-network, batches of 1,000 rows, one thread a process. By rows and classes it is processor time,
-which other load on the machine hardly changes, in a process that has torch loaded; by processes it
-is wall time, with their start.
+everything that is written; by classes it is 20 steps without evaluation. The tables have 16
+columns, the network is linear, a batch has 1,000 rows, a process one thread. By rows and classes
+the time is processor time, which other load on the machine hardly changes, in a process that has
+torch loaded; by processes it is wall time, including their start.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The shape of the source tree in numbers: modules, the way of a row, the cost of help.
+"""The shape of the source tree in numbers: modules, those that a row passes, the cost of help.
 
     python benchmarks/house.py
 
@@ -80,7 +80,7 @@ def code_lines(path: Path) -> int:
 
 
 def importers(names: dict[str, Path]) -> dict[str, set[str]]:
-    """For each module those that import from it."""
+    """For each module, the modules that import from it."""
     found: dict[str, set[str]] = defaultdict(set)
     for name, path in names.items():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -96,7 +96,7 @@ def importers(names: dict[str, Path]) -> dict[str, set[str]]:
     return found
 
 
-def modules_of_a_row() -> list[str]:
+def modules_for_a_row() -> list[str]:
     """Modules whose code runs until a row of a folder of photos has been trained on."""
     from PIL import Image
 
@@ -144,7 +144,7 @@ def main() -> None:
     single = sorted(name for name in plain if len(found[name]) == 1)
     small = sorted(name for name, path in plain.items() if code_lines(path) < 40)
     longest = max(zip(lines, names, strict=True))
-    row = modules_of_a_row()
+    row = modules_for_a_row()
     seconds, torch, ours = help_cost()
     print(f"modules                                    {len(names)} (at most 150)")
     print(f"lines per module                           {sum(lines) / len(names):.0f}")

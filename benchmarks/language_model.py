@@ -4,12 +4,12 @@
 
 The texts are sums, ``12+07=19``, in characters. A model of two layers is first trained on right
 sums, then fine-tuned on the answers of 2,000 sums of numbers below 50, of which 40% are wrong.
-How much it knows before that depends on the first training: 300 or 200 steps on such sums, or 200
-steps on sums of numbers below 30, so that most of the others are new to it.
+How much it knows before fine-tuning depends on the first training: 300 or 200 steps on such sums,
+or 200 steps on sums of numbers below 30, so that most of the others are new to it.
 
 Its last layer and the loss are ``imae.linear_curve_loss``, which never holds the logits. The step
-size is chosen for each loss and seed by held-out texts with as many wrong answers, as one would
-have to. A second table compares one step of that head with plain ones, at a vocabulary of 32,000.
+size is chosen for each loss and seed on held-out texts with as many wrong answers, as in practice.
+A second table compares one step of that head with plain ones, at a vocabulary of 32,000.
 """
 
 import copy
@@ -31,7 +31,7 @@ import imae
 from imae.curves import CCE, IMAE, MAE, Curve, Scale
 
 SYMBOLS = "0123456789+="
-ANSWER = 6  # its place in a text
+ANSWER = 6  # position of the answer in a text
 LARGEST = 50
 WRONG = 0.4
 BATCH = 64
@@ -43,7 +43,7 @@ LOSSES: dict[str, Curve] = {
     "DFT (MAE / 2)": Scale(MAE(), 0.5),
     "IMAE, T = 8": IMAE(T=8.0),
 }
-# Steps of the first training, and the number that those of its texts are below.
+# Steps of the first training, and the limit of the numbers in its texts.
 SETTINGS = {"mostly known": (300, LARGEST), "half known": (200, LARGEST), "mostly new": (200, 30)}
 POSITIONS, WIDTH, WORDS = 1024, 128, 32_000
 
@@ -69,7 +69,7 @@ def sums(number: int, seed: int, *, below: int = LARGEST, wrong: float = 0.0) ->
 
 
 class Model(nn.Module):
-    """Two causal layers; gives the features before the last layer."""
+    """Two causal layers; returns the features before the last layer."""
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()

@@ -3,8 +3,9 @@
     python benchmarks/learning_rates.py --scratch FOLDER --out results/learning_rates
 
 The demo's recipe (40% of the labels replaced evenly, 20 epochs, no augmentation) with its network
-and with an MLP, one seed. Final test accuracy, one row for each network and loss. Cells that the
-record in the output folder has are not run again; with ``--dry-run`` only the table is made.
+and with an MLP, one seed. The table has the final test accuracy, one row for each network and loss.
+Cells that are in the record in the output folder are not run again; with ``--dry-run`` only the
+table is made.
 Nothing is chosen by these numbers: they show how much a wrong rate costs.
 """
 

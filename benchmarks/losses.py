@@ -1,9 +1,9 @@
-"""Time and memory of IMAE beside cross entropy, what one would write oneself, and one copy.
+"""Time and memory of IMAE beside cross entropy, textbook implementations, and one copy.
 
 The copy reads and writes the logits once: no loss with a gradient can take less.
 
-Run: python benchmarks/losses.py                  the C library gives large buffers back
-     python benchmarks/losses.py --keep-memory    it keeps them: arithmetic alone
+Run: python benchmarks/losses.py                  the C library returns large buffers to the system
+     python benchmarks/losses.py --keep-memory    it keeps them: only arithmetic is compared
 """
 
 import sys
@@ -25,7 +25,7 @@ from imae.curves import IMAE
 SIZES = ((128, 10), (128, 100), (4096, 1000), (1024, 50000))
 # Targets: time of IMAE over that of cross entropy, forward and backward.
 TIME_TARGETS = {(128, 10): 2.0, (4096, 1000): 0.6, (1024, 50000): 0.85}
-# The same for the recommended form, whose cap is one more pass and whose T looks at the batch.
+# The same for the recommended form, whose cap needs one more pass and whose T depends on the batch.
 AUTO_TARGETS = {(128, 10): 3.0}
 LINEAR_TARGETS = (0.6, 0.08)  # time and memory of the fused classifier
 MEMORY_TARGET = 1.1
@@ -60,7 +60,7 @@ def step(loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, target: Tenso
 
 
 def network_step(generator: torch.Generator) -> Callable[[], None]:
-    """A step of a small network, which a loss follows in training: code and data of its own."""
+    """A step of a small network, as precedes the loss in training: it uses other code and data."""
     network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
     inputs = torch.randn(128, 64, generator=generator)

@@ -1,4 +1,4 @@
-"""What every benchmark prints about the machine, and how it times and weighs memory."""
+"""What every benchmark prints about the machine, and how time and memory are measured."""
 
 import ctypes
 import gc
@@ -27,9 +27,9 @@ def describe() -> str:
 
 
 def fastest(steps: Mapping[str, Callable[[], object]], *, seconds: float = 4.0) -> dict[str, float]:
-    """Seconds of the fastest run of each step, all of them taken in turn.
+    """Seconds of the fastest run of each step; the steps alternate.
 
-    Turns put every step under the same load; the fastest run is the one least disturbed.
+    Alternating puts every step under the same load; the fastest run is the least disturbed one.
     """
     best = dict.fromkeys(steps, float("inf"))
     for step in steps.values():
@@ -59,9 +59,9 @@ def median_of_rounds(
 
     Args:
         steps: By name.
-        base: The step that ratios are to.
+        base: The step that is the denominator of the ratios.
         between: Runs before every step and is not timed: fills the caches as training does.
-        seconds: Of all rounds, for each step; at least 5 rounds are run.
+        seconds: Time of all rounds, for each step; at least 5 rounds are run.
     """
     times: dict[str, list[float]] = {name: [] for name in steps}
     end = time.perf_counter() + seconds * len(steps)
@@ -78,7 +78,7 @@ def median_of_rounds(
 
 
 def _median_of_block(step: Callable[[], object], between: Callable[[], object]) -> float:
-    # The first runs bring the allocator to where a training with this step has it.
+    # The first runs bring the allocator to its state in a training with this step.
     taken = min(_seconds(step, between) for _ in range(2))
     number = max(3, min(12, int(0.2 / taken)))
     return statistics.median(_seconds(step, between) for _ in range(number))
@@ -92,23 +92,23 @@ def _seconds(step: Callable[[], object], between: Callable[[], object]) -> float
 
 
 def keep_memory() -> None:
-    """Lets the C library keep what is freed, so that no step gets it back page by page (Linux).
+    """Lets the C library keep freed memory, so that no step gets it back page by page (Linux).
 
     Whether it does so by itself for buffers of 16 MB depends on what the process did before: the
     same cross entropy took 1.8 ms in one run and 3.5 ms in the next.
     """
     library = ctypes.CDLL("libc.so.6")
     library.mallopt(-4, 0)  # M_MMAP_MAX: no buffer is a mapping of its own
-    library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: the end of the heap is not given back
+    library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: the end of the heap is not returned
 
 
 def load() -> str:
-    """How many processes wanted a core in the last minute: a number to judge a timing by."""
+    """How many processes wanted a core in the last minute, to judge a timing by."""
     return f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores"
 
 
 def extra_bytes(step: Callable[[], object]) -> int:
-    """Bytes of memory that a step needs at its peak, beyond what was there before (Linux)."""
+    """Bytes of memory that a step needs at its peak, beyond what was in use before (Linux)."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)  # give freed memory back, so that it counts again
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far

@@ -4,8 +4,8 @@
     python benchmarks/retrieval.py --large    # a gallery of a million rows, on disk
     python benchmarks/retrieval.py --part 0.1 # a tenth of the rows, to try it (--large too)
 
-The loop is written as torchreid's Python evaluator is: an argsort of each row, boolean masks, and a
-cumulative sum. Both rank the same similarity matrix, in turns, and the medians are printed.
+The loop is written like torchreid's Python evaluator: an argsort of each row, boolean masks, and a
+cumulative sum. Both rank the same similarity matrix, alternating, and the medians are printed.
 """
 
 import argparse

@@ -4,9 +4,9 @@
 
 The teacher is trained on noisy labels; its best epoch by held-out given labels predicts a label for
 every training row, held-out rows included, and a student is trained on these with the same
-settings (`imae train --student`). Shown is the test accuracy of the teacher (best and last epoch)
-and of the student (last epoch). CIFAR is its frozen features (`efficientnet_lite0`) of 10,000
-rows. No choice sees the test rows. Finished pairs are read again.
+settings (`imae train --student`). The table has the test accuracy of the teacher (best and last
+epoch) and of the student (last epoch). For CIFAR, the rows are frozen features
+(`efficientnet_lite0`) of 10,000 images. No choice uses the test rows. Finished pairs are reused.
 """
 
 import argparse

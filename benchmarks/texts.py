@@ -1,15 +1,15 @@
-"""Accuracy on short texts under wrong labels, with everything left at its default.
+"""Accuracy on short texts with wrong labels, with all defaults.
 
     python benchmarks/texts.py > results/texts/accuracy.md
     python benchmarks/texts.py --choose    # the settings, by held-out given labels only
     python benchmarks/texts.py --quick     # the default loss only, two seeds
     python benchmarks/texts.py --quick --embeddings    # those of wordllama, not counts of words
 
-Sets: "made", 500 short texts of three topics, of words that a seed draws; and real texts,
-docstrings of 60 to 300 words of functions and classes in installed packages, whose name is the
-class. Of the labels of the training rows 20% are replaced by another class; the test rows have the
-right ones. Beside it TF-IDF with logistic regression of scikit-learn on the same rows. Cells are
-means over four seeds, with the lowest and the highest.
+Sets: "made", 500 short texts on three topics, made of randomly drawn words; and real texts,
+docstrings of 60 to 300 words of functions and classes in installed packages, where the class is the
+package. Of the labels of the training rows 20% are replaced by another class; the test rows have
+their right labels. For comparison: scikit-learn's TF-IDF with logistic regression on the same rows.
+Cells are means over four seeds, with the lowest and the highest.
 """
 
 import ast

@@ -1,9 +1,9 @@
-"""From which work of a step on several threads are faster than one.
+"""How much work a step needs before several threads are faster than one.
 
     python benchmarks/threads.py > results/benchmarks/threads.txt
 
 Forward, backward and a step of the optimiser of small networks, by the number of operations that
-`imae train` counts for a step; one thread and all of them are taken in turns. The last column is
+`imae train` counts for a step; one thread and all threads alternate. The last column is
 what `imae train` would choose, which is right where it is the faster of the two.
 """
 

@@ -1,17 +1,17 @@
-"""What a training step costs with everything on, beside the bare step and a plain loop.
+"""The cost of a training step with everything on, beside the bare step and a plain loop.
 
     python benchmarks/train.py --steps 60 --root FOLDER
 
-ResNet-20 on CIFAR-10, batches of 128, one run, all kinds taken in turns, and all with the same
+ResNet-20 on CIFAR-10, batches of 128, one run, all kinds alternating, and all with the same
 memory layout (``--channels-last`` for the other one):
 
-- bare: forward, backward and step on one batch that lies in memory;
+- bare: forward, backward and step on one batch in memory;
 - ours: the loop of `imae train`, with batches, crops and mirrors, the loss, dynamics, the watch on
   numbers, the learning-rate schedule, and a checkpoint and a row of the history at the end of the
-  epoch (its share for each step is counted in); evaluation passes are not training and not timed;
+  epoch (each step includes its share); evaluation passes are not training and not timed;
 - plain: a DataLoader that pads, crops, mirrors and normalises one image at a time, as most scripts
-  have it: PIL images, by the steps of torchvision's RandomCrop, RandomHorizontalFlip, ToTensor and
-  Normalize; and the same on tensors. Both without worker processes, which would do their work
+  do: PIL images, by the steps of torchvision's RandomCrop, RandomHorizontalFlip, ToTensor and
+  Normalize; and the same on tensors. Both without worker processes, which would work
   while the other kinds are being timed.
 
 Then the default settings (bfloat16, channels last and compilation where they are faster) beside
@@ -82,7 +82,7 @@ def main() -> None:
         f"{'channels last' if arguments.channels_last else 'contiguous'}"
     )
     with tempfile.TemporaryDirectory() as folder:
-        name, root = found_or_made(Path(folder), arguments.root)
+        name, root = find_or_make_images(Path(folder), arguments.root)
         plain = {"threads": arguments.threads, "precision": "32-true", "compile": False}
         machine = {**plain, "channels_last": arguments.channels_last}
         state = started(name, root, machine, Path(folder) / "run")
@@ -100,8 +100,8 @@ def main() -> None:
             compare_defaults(states, arguments.steps)
 
 
-def found_or_made(folder: Path, root: Path | None) -> tuple[str, Path | None]:
-    """CIFAR-10 if it is there, else random images of its shape; says which."""
+def find_or_make_images(folder: Path, root: Path | None) -> tuple[str, Path | None]:
+    """CIFAR-10 if it is available, else random images of its shape; prints which."""
     try:
         load("cifar10", root=root)
     except ImaeError:
@@ -140,7 +140,7 @@ def compare(state: State, folder: Path, steps: int) -> None:
     busy: dict[str, list[float]] = {kind: [] for kind in kinds}
     for run in kinds.values():
         next(run)  # the first step allocates
-    # Taken in turns, so that whatever else the machine does falls on all.
+    # Alternating, so that other load on the machine affects all.
     while len(wall["bare"]) < steps:
         for kind, run in kinds.items():
             start, start_busy = time.perf_counter(), time.process_time()
@@ -169,7 +169,7 @@ def compare(state: State, folder: Path, steps: int) -> None:
 
 
 def compare_defaults(states: dict[str, State], steps: int) -> None:
-    """Steps of the loop under several settings of the machine, beside what arithmetic allows."""
+    """Steps of the loop with several settings of the machine, beside the arithmetic limit."""
     runs = {title: our_steps(state) for title, state in states.items()}
     for run in runs.values():
         next(run)
@@ -197,7 +197,7 @@ def compare_defaults(states: dict[str, State], steps: int) -> None:
 
 
 def multiplications(dtype: torch.dtype, size: int = 2048) -> float:
-    """Operations a second of this machine, by the fastest of five products of matrices."""
+    """Operations per second of this machine, from the fastest of five matrix products."""
     a, b = torch.ones(size, size, dtype=dtype), torch.ones(size, size, dtype=dtype)
     seconds = []
     for _ in range(6):
@@ -264,7 +264,7 @@ def plain_images(state: State) -> tuple[NDArray[np.uint8], Tensor]:
 
 @dataclasses.dataclass(frozen=True)
 class PilImages(Dataset[tuple[Tensor, Tensor]]):
-    """Images that go through PIL one at a time, step by step as torchvision takes them."""
+    """Images that go through PIL one at a time, in the steps of torchvision."""
 
     images: NDArray[np.uint8]
     labels: Tensor
@@ -285,7 +285,7 @@ class PilImages(Dataset[tuple[Tensor, Tensor]]):
 
 @dataclasses.dataclass(frozen=True)
 class TensorImages(Dataset[tuple[Tensor, Tensor]]):
-    """The same in torch, for those who have written that themselves."""
+    """The same with torch operations."""
 
     images: Tensor
     labels: Tensor

@@ -2,15 +2,14 @@
 
     python benchmarks/tune.py --scratch FOLDER --out results/tune [--only digits]
 
-Each setting is searched twice by `imae tune`, with the same trials budget and seed: once by
-held-out given labels, once by a clean validation file of as many rows. What is compared is the
-test accuracy of the weights that `imae predict` takes from the chosen run; no choice sees it.
-"Other seeds" are the
-chosen settings on three other draws of noise, held-out rows and weights: a clean file can also tell
-which run was lucky, and that is not a matter of settings. The last column is the best trial of
-both searches in hindsight. CIFAR is its frozen features
-(`efficientnet_lite0`), of 10,000 rows. A search that was stopped continues; finished ones are
-read again.
+Each setting is searched twice by `imae tune`, with the same number of trials and seed: once by
+held-out given labels, once by a clean validation file with as many rows. The test accuracies of the
+weights that `imae predict` uses from the chosen run are compared; no choice uses them. "Other
+seeds" are the chosen settings on three other draws of noise, held-out rows and weights: a clean
+file can also tell which run was lucky, and that does not depend on the settings. The last column is
+the best trial of both searches in hindsight. For CIFAR, the rows are frozen features
+(`efficientnet_lite0`) of 10,000 images. A search that was stopped continues; finished ones are
+reused.
 """
 
 import argparse
@@ -98,7 +97,7 @@ def measured(title: str, seed: int, scratch: Path) -> dict[str, object]:
 
 
 def settings_of(title: str, seed: int, scratch: Path) -> dict[str, Any]:
-    """What is trained, but for what is searched."""
+    """The settings that are not searched."""
     data, noise = SETTINGS[title]
     rows, _ = write_rows(data, scratch)
     return {
@@ -127,7 +126,7 @@ def of_other_seeds(title: str, seed: int, found: Mapping[str, Any], scratch: Pat
 
 
 def test_accuracy(outcome: Outcome, settings: Mapping[str, Any]) -> float:
-    """That of the best epoch of the run of these settings, which may have been tried again."""
+    """Test accuracy at the best epoch of the run with these settings, which may be a retry."""
     arguments = {
         key.removeprefix("method.arguments."): value
         for key, value in settings.items()

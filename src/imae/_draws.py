@@ -154,9 +154,10 @@ def torch_generator(seed: int, purpose: str, *place: int) -> "torch.Generator":
 
 
 def derive_seed(seed: int, purpose: str, *place: int) -> int:
-    """A seed for one purpose, unlike the seeds that other runs use for themselves.
+    """A seed for one purpose, different from the seeds of other runs.
 
-    ``seed + 1`` would be the seed of another run: what one draws second the other draws first.
+    ``seed + 1`` would be the seed of another run: the second draw of one run would be the first
+    of the other.
 
     Examples:
         >>> derive_seed(1, "network", 1) in range(2**63)
@@ -202,7 +203,7 @@ def row_draws(
 
 
 def _entropy(seed: int, purpose: str, place: tuple[int, ...]) -> int:
-    # Not a SeedSequence of the numbers: to it (1, 0) and (1, 0, 0) are one and the same.
+    # Not a SeedSequence of the numbers: it treats (1, 0) and (1, 0, 0) as the same.
     written = "/".join([purpose, *map(str, (seed, *place))])
     return int.from_bytes(hashlib.sha256(written.encode()).digest(), "big")
 

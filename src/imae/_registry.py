@@ -85,7 +85,7 @@ class Catalog(Generic[Built]):
         entries: The entries, in listing order.
 
     Raises:
-        ValueError: If two entries have one name.
+        ValueError: If two entries have the same name.
 
     Examples:
         >>> numbers = Catalog("number", (Entry("one", lambda: 1, "the unit"),))
@@ -130,7 +130,7 @@ class Catalog(Generic[Built]):
         """Builds the thing of this name from its defaults and ``arguments``.
 
         Raises:
-            ArgumentError: If the name is unknown, or an argument is not taken.
+            ArgumentError: If the name or an argument is unknown.
         """
         entry = self.find(name)
         for argument in arguments:
@@ -143,14 +143,14 @@ class Catalog(Generic[Built]):
 def exports(
     package: str, objects: Mapping[str, object]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions ``__getattr__`` and ``__dir__`` of a package that shows objects by name.
+    """The functions ``__getattr__`` and ``__dir__`` of a package that exports objects by name.
 
     A package re-exports both, and what a catalog lists is importable from the package without
     being named there a second time.
 
     Args:
         package: Name of the package.
-        objects: What it shows besides its own names.
+        objects: What it exports besides its own names.
 
     Examples:
         >>> find, names = exports("imae", {"answer": 42})

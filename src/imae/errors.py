@@ -20,7 +20,7 @@ class DataError(ImaeError, ValueError):
 
 
 class ChangedDataError(DataError):
-    """Data that can be read and is not what a run was trained on."""
+    """Data that can be read but is not what a run was trained on."""
 
 
 class MissingExtraError(ImaeError, ImportError):
@@ -28,11 +28,11 @@ class MissingExtraError(ImaeError, ImportError):
 
 
 def import_extra(module: str, *, extra: str | None) -> ModuleType:
-    """The imported module, or an error that names the command which installs it.
+    """The imported module, or an error with the command that installs it.
 
     Args:
         module: Dotted name of the module, for example ``"PIL.Image"``.
-        extra: Extra of this package that brings it, for example ``"data"``; None for a package
+        extra: Extra of this package that installs it, for example ``"data"``; None for a package
             that no extra installs.
 
     Raises:
@@ -42,7 +42,7 @@ def import_extra(module: str, *, extra: str | None) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
-            raise  # the dependency is there, and something inside it is broken
+            raise  # the dependency is installed, but something inside it is broken
         package = module.split(".")[0]
         wanted = package if extra is None else f"'imae[{extra}]'"
         raise MissingExtraError(
@@ -82,7 +82,7 @@ def check_interval(
 
 def _as_float(name: str, value: SupportsFloat) -> float:
     try:
-        # A tensor that asks for a gradient would warn of being converted.
+        # Converting a tensor that requires a gradient would warn.
         return float(value.item() if hasattr(value, "item") else value)
     except OverflowError:  # a whole number of hundreds of digits
         return math.inf

@@ -134,7 +134,7 @@ def test_a_whole_round(review, open_page, tmp_path):
     opened = open_page(path.as_uri())
     opened.press("a", "x", "n", "Space", "f")
     assert opened.status == "5 of 11 decided"
-    assert opened.verdicts[1:5] == ["kept", "no class", "skipped", "set apart"]
+    assert opened.verdicts[1:5] == ["kept", "no class", "skipped", "marked"]
     assert opened.current == 5
     opened.press("Backspace")
     assert (opened.status, opened.current) == ("4 of 11 decided", 4)
@@ -280,7 +280,7 @@ def test_a_class_that_is_called_by_a_digit_has_that_key(make_audit, open_page, t
 
 def test_word_buttons_do_what_keys_do(review, open_page):
     opened = open_page(review[1].as_uri())
-    for name in ("Accept", "Keep", "No class", "Skip", "Set apart", "Undo"):
+    for name in ("Accept", "Keep", "No class", "Skip", "Mark", "Undo"):
         opened.page.locator("#bar").get_by_role("button", name=name).click()
     assert opened.status == "4 of 11 decided"
     opened.press("Space")  # belongs to the row, not to the button that was clicked

@@ -70,9 +70,9 @@ def test_decisions_become_a_bound_and_survive_on_disk(make_audit, tmp_path):
     assert done.precision_at_least == lower_bound(16, 20)
     save_check(done, tmp_path / "check.json")
     assert read_check(tmp_path / "check.json") == done
-    assert done.is_of(audit)
+    assert done.is_about(audit)
     audit.is_flagged[[0, 399]] = [False, True]  # as many, and others
-    assert not done.is_of(audit)
+    assert not done.is_about(audit)
     (tmp_path / "check.json").write_text('{"num_flagged": "many"}')
     with pytest.raises(DataError, match="check again"):
         read_check(tmp_path / "check.json")

@@ -124,4 +124,4 @@ def test_a_mistyped_path_is_said_before_anything_heavy_is_loaded(command, capsys
         monkeypatch.setattr(f"imae.cli.{module}.import_extra", heavy)
     monkeypatch.setattr("imae.cli.audit._trained", heavy)
     assert main([*command, "gone/table.csv"]) == 2
-    assert capsys.readouterr().err == "imae: gone/table.csv: there is no such path\n"
+    assert capsys.readouterr().err == "imae: gone/table.csv: no such file or folder\n"

@@ -431,7 +431,7 @@ def test_a_share_by_few_rows_is_not_to_be_trusted(tmp_path, capsys, number, is_f
     table.write_text("\n".join(["size,label", *lines]))
     assert main(["audit", str(table), "--epochs", "9", "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().err
-    assert ("judged by 4 rows that were not trained on" in said) == is_few
+    assert ("estimated from 4 rows that were not trained on" in said) == is_few
     assert ("look at the rows, not at the share" in said) == is_few
 
 
@@ -475,7 +475,7 @@ def test_a_second_round_keeps_what_the_first_removed_and_refuses_rows_in_another
     table.write_text("\n".join(["size,label", *lines[::-1]]))
     capsys.readouterr()
     assert told("train", table, "--labels", files[1], "--steps", 1, "--out", tmp_path / "4") == 2
-    assert "so row ids may name other rows" in capsys.readouterr().err
+    assert "so row ids may mean other rows" in capsys.readouterr().err
 
 
 def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):

@@ -126,7 +126,11 @@ def test_a_page_of_a_run_shows_its_test_rows(run, digits_run, tmp_path):
     [
         ({"gallery_ids": None}, DataError, "has no array gallery_ids"),
         ({"gallery_cameras": None}, DataError, "has no array gallery_cameras"),
-        ({"gallery_features": np.ones((9, 3))}, ArgumentError, "features must be of one length"),
+        (
+            {"gallery_features": np.ones((9, 3))},
+            ArgumentError,
+            "features must have the same length",
+        ),
         ({"gallery_features": np.full((9, 4), np.nan)}, DataError, "row 0 .* not finite"),
         ({"query_features": np.zeros((6, 4))}, DataError, "row 0 is all zeros"),
         ({"query_ids": np.arange(5)}, ArgumentError, "query_ids must be 6 integers"),

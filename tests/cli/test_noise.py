@@ -90,5 +90,5 @@ def test_the_data_are_not_overwritten_by_their_labels(run, tmp_path):
 def test_labels_are_written_as_csv_only(run, arrays, tmp_path):
     result = run(arrays, "--rate", 0.4, "--out", tmp_path / "labels.parquet")
     assert isinstance(result.exception, ArgumentError)
-    assert "the ending of --out must be one of .csv, got '.parquet'" in str(result.exception)
+    assert "the extension of --out must be one of .csv, got '.parquet'" in str(result.exception)
     assert not (tmp_path / "labels.parquet").exists()

@@ -109,5 +109,5 @@ def test_a_folder_of_runs_stands_for_all_of_its_runs(invoke, tmp_path):
 def test_a_page_is_written_as_html_only(invoke, run, tmp_path):
     result = invoke(run, "--out", tmp_path / "page.pdf")
     assert isinstance(result.exception, ArgumentError)
-    assert "the ending of --out must be one of .html, .htm, got '.pdf'" in str(result.exception)
+    assert "the extension of --out must be one of .html, .htm, got '.pdf'" in str(result.exception)
     assert not (tmp_path / "page.pdf").exists()

@@ -120,7 +120,11 @@ def test_all_mistakes_are_printed_one_a_line(table, capsys):
     [
         (["--epochs", "1"], ArgumentError, "give DATA"),
         (["digitz"], DataError, "did you mean digits"),
-        (["digits", "--noise", "pairs:0.4", "--labels", "x"], ArgumentError, "give one of them"),
+        (
+            ["digits", "--noise", "pairs:0.4", "--labels", "x"],
+            ArgumentError,
+            "give only one of them",
+        ),
         (["--resume", "x", "--seed", "1"], ArgumentError, "continues with the settings of the run"),
         (
             ["--resume", "x", "--model", "mlp"],

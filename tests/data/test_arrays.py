@@ -72,7 +72,7 @@ def test_every_cut_is_noticed(tmp_path, cut):
 
 def test_bytes_beyond_the_array_are_refused(tmp_path):
     (tmp_path / "x.npy").write_bytes(packed(np.arange(3)) + b"\0")
-    with pytest.raises(DataError, match="takes 24 bytes but 25 are there"):
+    with pytest.raises(DataError, match="needs 24 bytes, but there are 25"):
         read_npy(tmp_path / "x.npy")
 
 

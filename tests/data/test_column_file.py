@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imae.data.columns import ColumnFile, first_unfit
+from imae.data.columns import ColumnFile, first_invalid
 from imae.errors import DataError
 
 
@@ -40,4 +40,4 @@ def test_unclear_names_are_refused(names, message):
     ],
 )
 def test_the_first_that_does_not_fit_is_found(numbers, wrong):
-    assert first_unfit(np.array(numbers)) == wrong
+    assert first_invalid(np.array(numbers)) == wrong

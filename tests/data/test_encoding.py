@@ -174,7 +174,7 @@ def test_dates_of_earlier_versions_are_read_as_they_were(tmp_path):
     rows = load_unlabelled(path, like=without_rows(described))
     assert "read as month/day" in rows.notes[0]
     described["encoding"][0]["date_format"] = "%c"
-    with pytest.raises(DataError, match="dates are written in no known way"):
+    with pytest.raises(DataError, match="dates have an unknown format"):
         without_rows(described)
 
 
@@ -253,7 +253,7 @@ def test_the_encoding_is_fitted_on_the_rows_that_are_trained_on(tmp_path):
     change = fit_scale(train, source="x")
     assert change(train).inputs.columns == ("word=b", "number")
     assert np.isfinite(change(validation).inputs.values).all()
-    with pytest.raises(ArgumentError, match="a raw table gives no batches"):
+    with pytest.raises(ArgumentError, match="a raw table has no batches"):
         train.inputs.batch(np.arange(2), generator=None)
 
 
@@ -328,7 +328,7 @@ def test_columns_are_dropped_and_named(tmp_path):
     assert load(path, label_column="class", drop="key,b").train.inputs.columns == ("a",)
     with pytest.raises(DataError, match="no column is left"):
         load(path, label_column="class", drop="a,b")
-    with pytest.raises(DataError, match="'a' is asked for and dropped"):
+    with pytest.raises(DataError, match="'a' is both used and dropped"):
         load(path, label_column="a", drop="a")
     with pytest.raises(DataError, match="has no column 'c'"):
         load(path, label_column="class", drop="c")
@@ -370,7 +370,7 @@ def test_a_column_that_tells_every_label_is_noted(tmp_path, cells, is_copy):
     path = tmp_path / "x.csv"
     lines = [f"{row * 7 % 11},{cells[row % len(cells)]},{'ab'[row % 2]}" for row in range(60)]
     path.write_text("\n".join(["a,code,label", *lines]))
-    told = [note for note in load(path).notes if "tells the label of every row" in note]
+    told = [note for note in load(path).notes if "gives away the label of every row" in note]
     assert [note.endswith("leave it out: --drop code") for note in told] == [True] * is_copy
 
 

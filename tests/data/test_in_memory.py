@@ -31,7 +31,7 @@ def test_images_keep_their_own_size_and_pixels(tiles):
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_another_size_in_any_split_is_named(tiles, photo, split):
     photo(tiles / split / "b" / "1.png", width=7, height=9)
-    with pytest.raises(DataError, match=r"b/1\.png: is 7 x 9 where others are 9 x 7"):
+    with pytest.raises(DataError, match=r"b/1\.png: is 7 x 9, others are 9 x 7"):
         read_into_memory(load_image_folder(tiles))
 
 

@@ -113,7 +113,7 @@ def test_a_missing_label_names_file_and_row(missing):
         (["x", "w"], ["x", "y"], "row 'id 1': label 'w' is not one of the classes"),
         (["x", "x"], None, "'x' is the only class"),
         ([5, 5], None, "5 is the only class"),
-        ([0, 1], ["x", "x"], "two classes have one name"),
+        ([0, 1], ["x", "x"], "two classes have the same name"),
         ([0, 0], ["x"], "only class"),
     ],
 )

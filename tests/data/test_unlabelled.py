@@ -210,7 +210,7 @@ def test_texts_and_paths_need_their_column(tiles, tmp_path):
     new.write_text("name\nx\n")
     with pytest.raises(DataError, match="no column 'path', as rows of images need; given 'name'"):
         read(new, tiles)
-    with pytest.raises(DataError, match="there is no such path"):
+    with pytest.raises(DataError, match="no such file or folder"):
         read(tmp_path / "nowhere", tiles)
 
 

@@ -37,7 +37,7 @@ def recorded(tmp_path):
 
 
 def test_a_folder_that_holds_a_run_is_called_so(recorded):
-    with pytest.raises(ArgumentError, match="run: holds a run; name another folder"):
+    with pytest.raises(ArgumentError, match="run: holds a run; choose another folder"):
         Recorder(recorded, 40)
 
 

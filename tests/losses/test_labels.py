@@ -20,10 +20,10 @@ from imae.losses import (
 )
 from imae.losses.arguments import (
     Labels,
+    check_classes_in_range,
     check_labels,
     is_plain,
     precise_dtype,
-    refuse_classes_out_of_range,
 )
 
 DTYPES = (torch.float32, torch.float64)
@@ -292,11 +292,11 @@ def test_dtype_of_the_computation(given, computed):
 
 
 def test_only_classes_out_of_range_are_refused():
-    refuse_classes_out_of_range(torch.tensor([0, 2, -100]), 3, -100)
-    refuse_classes_out_of_range(torch.tensor(2, dtype=torch.uint8), 3, -100)
+    check_classes_in_range(torch.tensor([0, 2, -100]), 3, -100)
+    check_classes_in_range(torch.tensor(2, dtype=torch.uint8), 3, -100)
     for outside in (torch.tensor([0, 3]), torch.tensor(-1), torch.tensor([156], dtype=torch.uint8)):
         with pytest.raises(IndexError, match=r"out of bounds: target must be in \[0, 3\)"):
-            refuse_classes_out_of_range(outside, 3, -100)
+            check_classes_in_range(outside, 3, -100)
 
 
 def test_plain_means_eager_and_outside_transforms():

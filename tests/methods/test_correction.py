@@ -103,7 +103,7 @@ def test_the_known_matrix_is_that_of_the_run(kind):
     method.start(facts(transition=torch.tensor(T, dtype=torch.float64)))
     torch.testing.assert_close(method(rows()), by_hand(kind, LOGITS, TARGET, T))
     assert method.restart() is None
-    with pytest.raises(ArgumentError, match="take 'estimate' or give the matrix"):
+    with pytest.raises(ArgumentError, match="use 'estimate' or give the matrix"):
         kind("known").start(facts())
 
 
@@ -180,7 +180,7 @@ def test_both_stages_have_an_epoch_at_least(epochs, warm_up, stage_end):
 def test_a_run_too_short_for_two_stages_is_refused():
     method = ForwardCorrection()
     method.start(facts(num_epochs=1))
-    with pytest.raises(ArgumentError, match="2 epochs or more"):
+    with pytest.raises(ArgumentError, match="at least 2 epochs"):
         method.restart()
     method = ForwardCorrection(T)
     method.start(facts(num_epochs=1))

@@ -290,7 +290,7 @@ def test_options_out_of_range_are_refused(options, says):
 def test_options_at_the_edge_are_taken():
     for options in ({"warm_up": 0.001}, {"warm_up": 0.999}, {"threshold": 0.001}, {"rate": 0.0}):
         Masking(**options)
-    with pytest.raises(ArgumentError, match="takes 2 epochs or more"):
+    with pytest.raises(ArgumentError, match="needs at least 2 epochs"):
         started(num_epochs=1)
 
 

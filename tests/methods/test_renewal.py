@@ -1,10 +1,12 @@
 import pytest
 
-from imae.methods.method import is_renewal
+from imae.methods.method import is_selection_due
 
 
 def renewals(num_epochs, **parts):
-    return [epoch for epoch in range(num_epochs + 3) if is_renewal(epoch, num_epochs, **parts)]
+    return [
+        epoch for epoch in range(num_epochs + 3) if is_selection_due(epoch, num_epochs, **parts)
+    ]
 
 
 def test_the_published_epochs_come_out():

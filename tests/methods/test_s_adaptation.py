@@ -232,7 +232,7 @@ def test_options_out_of_range_are_refused():
             SAdaptation(warm_up=warm_up)
     SAdaptation(warm_up=0.001)
     SAdaptation("complex", warm_up=0.999)
-    with pytest.raises(ArgumentError, match="takes 2 epochs or more"):
+    with pytest.raises(ArgumentError, match="needs at least 2 epochs"):
         started(num_epochs=1)
 
 

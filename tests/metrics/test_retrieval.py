@@ -138,7 +138,7 @@ def test_normalised_rows_have_norm_one_at_extreme_scales():
     [
         ({"query_features": [[1.0, np.nan]]}, DataError, "query_features: row 0 has a number"),
         ({"gallery_features": [[1.0, 0], [0, 0]]}, DataError, "row 1 is all zeros"),
-        ({"gallery_features": [[1.0], [2.0]]}, ArgumentError, "must be of one length"),
+        ({"gallery_features": [[1.0], [2.0]]}, ArgumentError, "must have the same length"),
         ({"gallery_features": np.zeros((0, 2))}, ArgumentError, "with rows"),
         ({"query_features": [["a", "b"]]}, ArgumentError, "must hold numbers"),
         ({"gallery_ids": [7]}, ArgumentError, "gallery_ids must be 2 integers"),

@@ -238,8 +238,8 @@ def test_bad_ids_are_refused_and_nothing_is_written(path, ids, message):
 @pytest.mark.parametrize(
     ("clean", "ids", "message"),
     [
-        (CLEAN, IDS[:4], "one length, got 4, 5 and 5"),
-        (CLEAN[:4], IDS, "one length, got 5, 4 and 5"),
+        (CLEAN, IDS[:4], "the same length, got 4, 5 and 5"),
+        (CLEAN[:4], IDS, "the same length, got 5, 4 and 5"),
         ([1, 1, 1, 1, 1], IDS, "labels that the noise started from"),
         ([0, 1, 3, 0, 1], IDS, r"\[0, 3\), got 3"),
     ],

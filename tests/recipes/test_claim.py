@@ -16,7 +16,7 @@ def test_a_folder_is_for_one_thing(tmp_path):
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "out").write_text("")
     for path in ("out/claim.json", "out/within/claim.json"):
-        with pytest.raises(ArgumentError, match="out: is a file, and --out names a folder"):
+        with pytest.raises(ArgumentError, match="out: is a file, and --out must be a folder"):
             claim(tmp_path / path, {}, holds="something else")
 
 

@@ -99,8 +99,8 @@ class FewResources:
 @pytest.mark.parametrize(
     ("machine", "message"),
     [
-        ({"threads": 64}, "asks for 64 processors, and this machine has 2"),
-        ({"accelerator": "gpu"}, "asks for 1 graphics cards, and this machine has 0"),
+        ({"threads": 64}, "needs 64 processors, and this machine has 2"),
+        ({"accelerator": "gpu"}, "needs 1 graphics cards, and this machine has 0"),
     ],
 )
 def test_a_run_that_this_machine_cannot_serve_is_refused(recipe, tmp_path, machine, message):

@@ -82,7 +82,7 @@ def test_again_repeats_nothing_and_more_losses_are_added(compared):
 def test_other_settings_do_not_mix_with_what_is_there(compared):
     out, _ = compared
     other = {**SETTINGS, "noise": "symmetric:0.2"}
-    with pytest.raises(ArgumentError, match="under other settings; choose another --out"):
+    with pytest.raises(ArgumentError, match="with other settings; choose another --out"):
         compare(other, ["cce"], seeds=1, out=out)
 
 
@@ -131,5 +131,5 @@ def test_runs_on_data_that_was_changed_since_are_not_mixed_with_new_ones(tmp_pat
     compare(settings, ["cce", "mae"], seeds=1, out=tmp_path / "out")
     table.write_text("\n".join(["size,label", *lines[::-1]]))
     for losses in (["cce"], ["cce", "gce"]):
-        with pytest.raises(ArgumentError, match=r"on other data, .*table\.csv was changed since"):
+        with pytest.raises(ArgumentError, match=r"on other data: .*table\.csv has changed since"):
             compare(settings, losses, seeds=1, out=tmp_path / "out")

@@ -83,7 +83,9 @@ def test_half_a_record_is_refused(recipe, write_run, tmp_path):
     history = folder.path / "history.jsonl"
     whole = history.read_bytes()
     history.unlink()
-    with pytest.raises(DataError, match=r"ended at step 4 .* and at None by its history\.jsonl"):
+    with pytest.raises(
+        DataError, match=r"ended at step 4 .* and at None according to history\.jsonl"
+    ):
         outcomes(recipe, "short", tmp_path, {})
     history.write_bytes(whole)
     (folder.path / "result.json").write_text("{}")

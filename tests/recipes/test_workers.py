@@ -32,7 +32,7 @@ def test_jobs_are_done_and_one_that_fails_stops_no_other(jobs):
 def test_a_worker_whose_parent_was_killed_ends_quietly(monkeypatch):
     receiver, sender = multiprocessing.Pipe(duplex=False)
     receiver.close()
-    monkeypatch.setattr("imae.recipes.runner.attempt_content", lambda *_, **__: "some problem")
+    monkeypatch.setattr("imae.recipes.runner.attempt_settings", lambda *_, **__: "some problem")
     _work({}, sender, has_notes=False)
     with pytest.raises(BrokenPipeError):  # as it would have
         sender.send(None)

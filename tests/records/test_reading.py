@@ -24,7 +24,7 @@ def test_arrays_of_the_kinds_asked_for(tmp_path):
         read_arrays(path, {"x": "iu", "z": "f"})
     with pytest.raises(DataError, match="x must not be int64 of shape"):
         read_arrays(path, {"x": "f"})
-    with pytest.raises(DataError, match=r"a\.npz: its arrays must be of one length"):
+    with pytest.raises(DataError, match=r"a\.npz: its arrays must have the same length"):
         check_lengths(path, found)
     check_lengths(path, {"x": found["x"], "again": found["x"]})
 

@@ -78,7 +78,7 @@ HELD = {"row_ids": np.array(["h1", "h2"]), "given": np.array([0, 1]), "class_nam
     ("arrays", "message"),
     [
         (HELD | {"given": np.array([0, 9])}, "given of row 'h2' is 9, outside"),
-        (HELD | {"given": np.array([0])}, "must be of one length"),
+        (HELD | {"given": np.array([0])}, "must have the same length"),
         (HELD | {"class_names": NAMES[::-1]}, "its classes are not those of labels.npz"),
         (HELD | {"row_ids": np.array([IDS[1], "h2"])}, f"row {str(IDS[1])!r} is held out and"),
     ],

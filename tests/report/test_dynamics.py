@@ -135,7 +135,7 @@ def test_a_pickle_is_not_opened(tmp_path):
 
 def test_dynamics_of_other_rows_are_named(tmp_path):
     write_epoch(tmp_path, 1, **{name: values[:4] for name, values in FINE.items()})
-    with pytest.raises(DataError, match="epoch 1 shows 4 rows, the labels are of 5"):
+    with pytest.raises(DataError, match="epoch 1 has 4 rows, but there are 5 labels"):
         gather(tmp_path, LABELS, [1])
 
 

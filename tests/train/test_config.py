@@ -55,7 +55,7 @@ def test_it_is_frozen_and_survives_json():
         ({"machine": {"devices": 0}}, "greater than or equal to 1"),
         ({"machine": {"strategy": "fsdp", "channels_last": True}}, "channels_last needs"),
         ({"machine": {"strategy": "fsdp", "precision": "16-mixed"}}, "16-mixed needs"),
-        ({"noise": "symmetric:0.4", "data": {"name": "x", "labels": "y"}}, "give one of them"),
+        ({"noise": "symmetric:0.4", "data": {"name": "x", "labels": "y"}}, "give only one of them"),
         ({"log": ["paper"]}, "csv"),
     ],
 )

@@ -81,7 +81,9 @@ def test_frames_are_trained_on_and_predicted(library, tmp_path):
 def test_a_loss_is_a_name_or_a_curve(tmp_path):
     run = train(settings(tmp_path), data=rows(), loss=IMAE(T=4.0))
     assert (run.config.method.name, run.config.method.arguments) == ("imae", {"T": 4.0})
-    with pytest.raises(ArgumentError, match="a loss and settings of the section method"):
+    with pytest.raises(
+        ArgumentError, match="cannot be combined with settings of the section method"
+    ):
         train({"method": {"name": "gce"}}, data=rows(), loss="cce")
 
 
@@ -152,7 +154,7 @@ def test_the_method_is_built_once_a_run(tmp_path, monkeypatch):
         (lambda: train({}, data=rows(), model="mlp"), "model must be a torch.nn.Module"),
         (
             lambda: train({"model": {"name": "mlp"}}, data=rows(), model=nn.Linear(4, 2)),
-            "a network and settings of the section model",
+            "cannot be combined with settings of the section model",
         ),
         (lambda: train({}, data=rows(), model=nn.Linear(4, 3)), r"outputs of shape \(1, 3\)"),
         (
@@ -183,7 +185,7 @@ class Twice(nn.Module):
     [
         (nn.Linear(9, 2), r"model: fails on one row, of shape \(1, 4\): RuntimeError: "),
         (Twice(), "model: must return logits as one tensor, returns tuple"),
-        (nn.Linear(4, 3), r"model: gives outputs of shape \(1, 3\) for one row; the data has 2"),
+        (nn.Linear(4, 3), r"model: returns outputs of shape \(1, 3\) for one row; the data has 2"),
         (nn.Identity(), "model: has no parameters to train"),
         (nn.Linear(4, 2).requires_grad_(False), "model: has no parameters to train"),
     ],

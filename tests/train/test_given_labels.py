@@ -77,7 +77,7 @@ def test_a_file_of_noise_must_be_of_these_labels(tmp_path):
     split = make_split()
     noisy = symmetric(split.labels, rate=0.6, num_classes=3, seed=1)
     write_manifest(tmp_path / "noisy.csv", noisy, split.labels, split.row_ids)
-    with pytest.raises(DataError, match=r"row 'd' was of class 0 before .* it is of class 1"):
+    with pytest.raises(DataError, match=r"row 'd' had class 0 before .* it has class 1"):
         relabel_from_file(make_split(labels=(0, 1, 2, 1)), tmp_path / "noisy.csv")
     with pytest.raises(DataError, match="was made for 3 classes, the data has 4"):
         relabel_from_file(make_split(names=(*NAMES, "yak")), tmp_path / "noisy.csv")
@@ -136,7 +136,7 @@ def test_a_run_with_a_file_of_noise_is_the_run_with_that_noise(configure, tmp_pa
         assert one.labels.tolist() == other.labels.tolist()
         assert one.row_ids.tolist() == other.row_ids.tolist()
         assert one.clean_labels.tolist() == other.clean_labels.tolist()
-    with pytest.raises(ArgumentError, match="both say what the given labels are"):
+    with pytest.raises(ArgumentError, match="both define the given labels"):
         configure(noise="symmetric:0.5", data={"labels": "x.csv"})
 
 

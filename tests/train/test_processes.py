@@ -10,7 +10,7 @@ from imae.methods import METHODS
 from imae.records import RunFolder
 from imae.train import train
 from imae.train.launch import is_worker, started_as
-from imae.train.processes import lost_a_process, start_processes
+from imae.train.processes import is_lost_process_error, start_processes
 
 
 def test_a_process_of_torchrun_knows_what_it_is(monkeypatch):
@@ -57,8 +57,8 @@ def test_a_folder_in_use_is_reported_by_the_first_only(configure, capfd):
     ],
 )
 def test_a_lost_process_is_distinguished_from_a_mistake(message, is_lost):
-    assert lost_a_process(RuntimeError(message)) == is_lost
-    assert lost_a_process(torch.distributed.DistNetworkError("timed out"))
+    assert is_lost_process_error(RuntimeError(message)) == is_lost
+    assert is_lost_process_error(torch.distributed.DistNetworkError("timed out"))
 
 
 def test_several_machines_are_started_with_torchrun(configure):

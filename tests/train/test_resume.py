@@ -166,7 +166,7 @@ def test_another_working_directory_does_not_pick_up_another_file(
 def test_data_that_was_moved_is_named_again(interrupted, arrays, tmp_path):
     moved = tmp_path / "moved.npz"
     arrays.rename(moved)
-    with pytest.raises(DataError, match=r"there is no such path.*imae train DATA --resume "):
+    with pytest.raises(DataError, match=r"no such file or folder.*imae train DATA --resume "):
         resume(interrupted.path)
     assert resume(interrupted.path, data=moved).result is not None
 

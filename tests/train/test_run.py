@@ -41,7 +41,9 @@ def test_weights_of_another_network_are_one_line(run):
     network = build("mlp", num_classes=3, in_features=36, hidden=4)
     content = {"num_classes": 3, "input_shape": [1, 6, 6], "network": network.state_dict()}
     save_tensors(run.path / "weights" / "final.pt", content)
-    with pytest.raises(DataError, match=r"does not fit the network mlp .*size mismatch") as refused:
+    with pytest.raises(
+        DataError, match=r"does not match the network mlp .*size mismatch"
+    ) as refused:
         run.load_model()
     assert "\n" not in str(refused.value)
 
@@ -91,8 +93,8 @@ def test_a_run_of_unknown_settings_is_refused(run):
         ({"num_classes": 3_000_000_000}, {}, r"\(3, 8\) in the file, \(3000000000, 8\) in the"),
         ({"input_shape": [3_000_000_000]}, {}, r"\(8, 36\) in the file, \(8, 3000000000\) in the"),
         ({}, {"hidden": 3_000_000}, r"\(8, 36\) in the file, \(3000000, 36\) in the"),
-        ({}, {"hidden": 3_000_000_000}, "does not fit the network mlp"),
-        ({"num_classes": "three"}, {}, "does not fit the network mlp"),
+        ({}, {"hidden": 3_000_000_000}, "does not match the network mlp"),
+        ({"num_classes": "three"}, {}, "does not match the network mlp"),
     ],
 )
 def test_no_memory_is_taken_for_a_network_larger_than_its_weights(run, change, arguments, message):

@@ -76,7 +76,7 @@ def audit(
     model: "nn.Module | None" = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Audit:
-    """Which labels are suspect, how sure that is, and what the labels should be.
+    """Finds suspect labels, how likely each is wrong, and what it should be.
 
     A run is judged by its dynamics: the probability of the given label averaged over epochs, and
     the classes predicted in them. Held-out rows are judged by the network that never saw their
@@ -85,14 +85,14 @@ def audit(
     Args:
         source: A run or its folder; rows to train on first, as ``imae.train.train`` takes them:
             arrays or a frame ``(X, y)``, an ``imae.data.Data`` or a ``torch.utils.data.Dataset``;
-            probabilities of every class, shape (N, C), rows summing to one, best of rows that the
-            model was not trained on; the dynamics of a training, an ``imae.records.EpochDynamics``
-            for each epoch; or None, to judge by features only.
-        given: Given labels, shape (N,); only a run brings its own.
+            probabilities of every class, shape (N, C), rows summing to one, preferably of rows that
+            the model was not trained on; the dynamics of a training, an
+            ``imae.records.EpochDynamics`` for each epoch; or None, to judge by features only.
+        given: Given labels, shape (N,); only a run has its own.
         features: Shape (N, F). For a run in the order of the result's ``row_ids``; by default the
             frozen features that it was trained on, if any.
-        precision: Flag as many rows as keep this *estimated* share of wrong labels among them;
-            by default as many rows as labels are estimated to be wrong.
+        precision: Flag as many rows as possible with at least this *estimated* share of wrong
+            labels among them; by default as many as there are wrong labels by the estimate.
         row_ids: Ids of the rows, all different, unless a run is judged; by default their
             positions.
         class_names: Names of the classes, all different, unless a run is judged; by default
@@ -100,7 +100,7 @@ def audit(
         cap: Largest probability that the model behind these probabilities can give, as after
             ``imae.CappedLogits``; by default it is found by ``imae.audit.calibrate.find_cap``.
             Give 1 if there is none.
-        model: Network to train on rows, in place of one that suits them.
+        model: Network to train on rows; by default one is chosen that suits them.
         settings: Settings of that training; without ``out`` the run is not kept.
 
     Raises:
@@ -123,13 +123,15 @@ def audit(
         check_interval("precision", precision, low=0, high=1, open_low=True)
     source = _as_source(getattr(source, "folder", source))  # of a Run
     features = None if features is None else as_array("features", features)
-    if _is_to_train_on(source):
+    if _has_rows_to_train_on(source):
         from imae.audit.sources import training_run
 
         with training_run(source, model, settings or {}) as run:
             return audit(run, features=features, precision=precision)
     if not isinstance(source, str | os.PathLike | RunFolder):
-        evidence = _of_arrays(cast(Judged, source), given, features, row_ids, class_names, cap)
+        evidence = _evidence_of_arrays(
+            cast(Judged, source), given, features, row_ids, class_names, cap
+        )
     else:
         if not (given is None and row_ids is None and class_names is None):
             raise ArgumentError("given, row_ids and class_names are in the run; leave them out")
@@ -144,20 +146,20 @@ def audit(
 
 
 def _as_source(source: Any) -> Any:
-    """A matrix in lists or in a tensor as an array; everything else as it is."""
+    """Nested lists or a tensor as an array; everything else unchanged."""
     is_list = isinstance(source, list) and source and not isinstance(source[0], EpochDynamics)
     return as_array("probabilities", source) if is_list or hasattr(source, "detach") else source
 
 
-def _is_to_train_on(source: object) -> bool:
-    """Whether these are rows with labels, and neither a run nor what one has found."""
+def _has_rows_to_train_on(source: object) -> bool:
+    """Whether these are rows with labels to train on, not a run, probabilities or dynamics."""
     if isinstance(source, tuple):
         return not isinstance(source[0], EpochDynamics)
     is_known = source is None or isinstance(source, str | os.PathLike | RunFolder | np.ndarray)
     return not is_known and not (isinstance(source, Sequence) and not isinstance(source, bytes))
 
 
-def _of_arrays(
+def _evidence_of_arrays(
     judged_by: Judged,
     given: ArrayOrTensor | None,
     features: NDArray[np.floating] | None,
@@ -172,7 +174,7 @@ def _of_arrays(
         DataError: If arrays do not match.
     """
     if given is None:
-        raise ArgumentError("given: without a run the given labels are needed")
+        raise ArgumentError("given: the given labels are required unless a run is audited")
     given = as_array("given", given)
     if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
         raise DataError(f"given must be integers of shape (N,), got {given.dtype} {given.shape}")
@@ -218,17 +220,17 @@ def _of_arrays(
 
 
 def _check_distinct(name: str, values: Sequence[str]) -> None:
-    """Raises if two are equal: decisions could not be told apart."""
+    """Raises if two values are equal: decisions could not be told apart."""
     value, count = Counter(values).most_common(1)[0]
     if count > 1:
         raise DataError(f"{name}: {value!r} appears {count} times")
 
 
 def _check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> None:
-    """Raises unless these are probabilities of at least two classes for so many rows.
+    """Raises unless these are probabilities of at least two classes for this number of rows.
 
     Raises:
-        DataError: If the shape is another, or a row is negative, NaN or does not sum to one.
+        DataError: If the shape is wrong, or a row is negative, NaN or does not sum to one.
     """
     shape = probabilities.shape
     if probabilities.ndim != 2 or shape[1] < 2 or shape[0] != num_rows:
@@ -261,7 +263,7 @@ def _judge(
         around = classes.mixed(near, weight=1.0)
         weight = neighbour_weight(classes, around, given, fitted)
         suspicion = (1 - weight) * suspicion + weight * (1 - around.share_of(given))
-        # Where the network says nothing of a class, the labels of the neighbours have to.
+        # Labels of a class that the network never predicts are judged by those of the neighbours.
         labels = certain(given, classes.num_classes).mixed(near, weight=1.0)
         doubt = neighbour_disbelief(given, near, similarity)
         suspicion[is_lost] = at_equal_rank(doubt[is_lost], doubt[~is_lost], suspicion[~is_lost])
@@ -275,12 +277,13 @@ def _judge(
         known = certain(given, classes.num_classes)
         classes, beliefs = classes.replaced(is_lost, known), beliefs.replaced(is_lost, known)
     model = fit_noise_model(_take(classes, fitted), given[fitted])
-    # Votes of neighbours blur, and overlap hides wrong labels: the rate is by the row's own votes.
+    # Votes of neighbours blur the classes, and overlap hides wrong labels: so the rate is estimated
+    # from the row's own votes.
     own = model
     if features is not None:
         own = fit_noise_model(_take(evidence.classes, fitted), given[fitted])
-    # Where few pairs of classes hold the noise, what is mistaken for what tells more than how
-    # sure the network is: it learns such labels, and doubts the right ones too.
+    # Where most noise is within a few pairs of classes, the pair says more than the confidence of
+    # the network, which learns such labels and doubts the right ones too.
     share = model.pair_weight()
     suspicion = (1 - share) * suspicion + share * model.wrong(beliefs, given)
     if has_memorised(evidence.classes, given, evidence.is_unseen):
@@ -321,7 +324,7 @@ def _judge(
 
 
 def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> NDArray[np.bool_]:
-    """Classes that the network hardly ever predicts, shape (C,), and a warning that names them."""
+    """Whether the network hardly ever predicts each class, shape (C,); warns if there are any."""
     number = classes.num_classes
     votes = np.bincount(classes.classes.ravel(), classes.shares.ravel(), minlength=number)
     counts = np.bincount(given, minlength=number)

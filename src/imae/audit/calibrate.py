@@ -1,4 +1,4 @@
-"""How sure: from scores, likely classes and capped probabilities to those of being wrong."""
+"""Calibration: the probability of being wrong, from scores, likely classes and probabilities."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,17 +15,17 @@ Ints = NDArray[np.int64]
 Probabilities = NDArray[np.floating]
 
 _CELLS_TO_FIT = 2_000_000
-_ROWS_TO_FIT = 20_000  # of the noise that depends on the row
+_ROWS_TO_FIT = 20_000  # that noise depending on the row is fitted to, at most
 FEWEST_ROWS = 1000  # for noise that depends on the row: of 300 rows any part may be overlap
 _ROWS_FOR_PAIRS = 200  # of each class, for a matrix of its own pairs
 _FULL_WEIGHT = 0.25  # of the neighbours, against the row's own score
-_USELESS, _USEFUL = 0.85, 0.95  # agreement of neighbours with labels, by that of the network
+_USELESS, _USEFUL = 0.85, 0.95  # agreement of neighbours with labels, relative to the network's
 _FEW_PAIRS, _ALL_PAIRS = 0.25, 0.35  # chance of the likeliest mistake
 _AROUND = 0.45  # weight of the neighbours' votes, where the noise depends on the row
 _ROW_FLOOR = 0.005
 _STEPS = 100  # of EM
 _SLOPE_SPREAD = 2.0
-_FLOOR = 0.01  # a class that no vote named is unlikely and not impossible
+_FLOOR = 0.01  # a class without votes is unlikely, but not impossible
 _LEVELS = 20_000
 _ROOM = 1e-3  # of a score
 _NEAR = 0.99  # of the longest row: rows from there on are at the cap
@@ -53,8 +53,8 @@ class NoiseModel:
         num_rows: Rows that it was fitted to.
         rate: Mean of P(wrong) over them.
         has_pairs: Whether T has its own chance for each pair of classes.
-        ceiling: Share of them whose likeliest class is not the given one: the noise rate if the
-            network never erred.
+        ceiling: Share of these rows whose likeliest class is not the given one: the noise rate
+            if the network were always right.
     """
 
     transition: Floats
@@ -75,22 +75,22 @@ class NoiseModel:
         return np.asarray(1 - right / chance)
 
     def pair_weight(self) -> float:
-        """How far the pairs of classes decide about a row, in [0, 1].
+        """Weight of the pairs of classes in the score of a row, in [0, 1].
 
-        It grows with the chance of the likeliest mistake: 0 up to 0.25, 1 from 0.35 on. Below,
-        as among human labels, the pairs that the matrix knows are also those that the network
-        confuses, and a row is found better by its own score.
+        It grows with the chance of the likeliest mistake: 0 up to 0.25, 1 from 0.35 on. Below
+        that, as with human labels, the frequent pairs of the matrix are also those that the
+        network confuses, and a row's own score is the better one.
         """
         if not self.has_pairs:
             return 0.0
         mistakes = self.transition - np.diag(np.diag(self.transition))
-        return _part_of(float(mistakes.max()), _FEW_PAIRS, _ALL_PAIRS)
+        return _ramp(float(mistakes.max()), _FEW_PAIRS, _ALL_PAIRS)
 
     def interval(self, rate: float) -> tuple[float, float]:
-        """What the noise rate may be: from the estimate to the ceiling, with 95% for chance.
+        """Range of the noise rate: from the estimate to the ceiling, both widened for chance (95%).
 
         Where wrong labels look like the network's own mistakes, as people's mistakes on hard rows
-        do, the data do not tell one from the other, and the estimate is too low. The ceiling
+        do, the data cannot tell the two apart, and the estimate is too low. The ceiling
         counts all of them as wrong labels.
 
         Args:
@@ -103,10 +103,10 @@ class NoiseModel:
 
 
 def fit_noise_model(classes: TopClasses, given: Ints) -> NoiseModel:
-    """The noise model of some rows; of very many, a part is taken, evenly spread.
+    """Fits the noise model to some rows; if there are very many, to an evenly spaced part.
 
     Args:
-        classes: Likely classes of M rows, best of rows that were not trained on.
+        classes: Likely classes of M rows, preferably of rows that were not trained on.
         given: Their given labels, shape (M,).
     """
     num_classes = classes.num_classes
@@ -130,7 +130,7 @@ class RowNoise:
     """A mixture of right and wrong labels in which the noise depends on the row.
 
     People err where a network errs: on hard rows, and in favour of classes that the row resembles.
-    With q(x), the shares of its likely classes, and their entropy H(x) by that of an even draw:
+    With q(x), the shares of its likely classes, and H(x), their entropy divided by log C:
 
         P(wrong | x) = sigmoid(level + slope H(x))
         P(label y | wrong, true class i) = alike q_y / (1 - q_i) + (1 - alike) / (C - 1)
@@ -140,8 +140,8 @@ class RowNoise:
     shares with less noise would fit the labels as well.
 
     Args:
-        level: Log-odds of a wrong label where the class is plain.
-        slope: How much they grow up to a row that could be of any class.
+        level: Log-odds of a wrong label where the class is certain.
+        slope: How much they are higher for a row that could be of any class.
         alike: Share of the mistakes that follow resemblance.
     """
 
@@ -150,7 +150,7 @@ class RowNoise:
     alike: float = 0.5
 
     def wrong(self, own: TopClasses, around: TopClasses, given: Ints) -> Floats:
-        """P(wrong) of rows with these predictions, their neighbours' and labels, shape (N,)."""
+        """P(wrong) of rows by their labels, predictions and neighbours' predictions, shape (N,)."""
         found = np.empty(len(given))
         for rows in blocks(len(given), own.num_classes):
             found[rows] = self._wrong(_chances(own, around, given, rows))[0]
@@ -187,9 +187,9 @@ class RowNoise:
 
 @dataclass(frozen=True, eq=False)
 class _Chances:
-    """Of each row: H(x), and chances of its given label, each of shape (N,).
+    """H(x) of each row, and three chances of its given label, each of shape (N,).
 
-    That it is the true class, that it was mistaken for it by resemblance, and evenly.
+    The chances that it is the true class, a mistake by resemblance, and a uniform mistake.
     """
 
     hardness: Floats
@@ -210,13 +210,13 @@ def _chances(own: TopClasses, around: TopClasses, given: Ints, rows: Ints) -> _C
 
 
 def fit_row_noise(own: TopClasses, around: TopClasses, given: Ints, rows: Ints) -> RowNoise:
-    """The noise of some rows by their predictions and those of their neighbours.
+    """Fits the noise to the predictions for some rows and for their neighbours.
 
     Args:
         own: Classes predicted for each row.
         around: Those predicted for its neighbours.
         given: Given labels, shape (N,).
-        rows: Rows to fit it to, best such that were not trained on; of many a part is taken.
+        rows: Rows to fit it to, preferably not trained on; if there are many, a part is used.
     """
     most = max(1000, min(_ROWS_TO_FIT, _CELLS_TO_FIT // own.num_classes))
     rows = rows[:: math.ceil(len(rows) / most)]
@@ -230,20 +230,20 @@ def fit_row_noise(own: TopClasses, around: TopClasses, given: Ints, rows: Ints) 
 def neighbour_weight(own: TopClasses, around: TopClasses, given: Ints, rows: Ints) -> float:
     """How much the neighbours count in the score of a row, in [0, 0.25].
 
-    It grows with how often the likeliest class of the neighbours is the given label, against how
-    often that of the row itself is: nothing below 0.85 of it, all from 0.95 on.
+    It grows with how often the likeliest class of the neighbours is the given label, divided by
+    how often that of the row itself is: 0 below a ratio of 0.85, the full weight from 0.95 on.
 
     Args:
         own: Classes predicted for each row.
         around: Those predicted for its neighbours.
         given: Given labels, shape (N,).
-        rows: Rows to compare, best such that were not trained on.
+        rows: Rows to compare, preferably not trained on.
     """
     agreed = [(each.classes[rows, 0] == given[rows]).mean() for each in (own, around)]
-    return _FULL_WEIGHT * _part_of(float(agreed[1] / max(agreed[0], 1e-9)), _USELESS, _USEFUL)
+    return _FULL_WEIGHT * _ramp(float(agreed[1] / max(agreed[0], 1e-9)), _USELESS, _USEFUL)
 
 
-def _part_of(value: float, low: float, high: float) -> float:
+def _ramp(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
@@ -283,10 +283,10 @@ def has_memorised(classes: TopClasses, given: Ints, is_unseen: NDArray[np.bool_]
 
 
 def as_unseen(score: Floats, is_unseen: NDArray[np.bool_]) -> Floats:
-    """Scores of rows that were trained on, in the scale of those that were not.
+    """Brings the scores of rows that were trained on to the scale of those that were not.
 
     A network that memorises doubts the labels that it was trained on less. Both parts are drawn
-    from the same rows, so a row gets the score that has its rank among the unseen rows.
+    from the same rows, so a row gets the score with the same rank among the unseen rows.
 
     Args:
         score: Shape (N,).
@@ -311,10 +311,9 @@ def as_unseen(score: Floats, is_unseen: NDArray[np.bool_]) -> Floats:
 
 
 def at_equal_rank(values: Floats, among: Floats, scale: Floats) -> Floats:
-    """For each value the one of another scale that has the same rank there, shape (N,).
+    """For each value of one score, the value of another score with the same rank, shape (N,).
 
-    So a row that one score doubts as much as the upper tenth of some rows gets the upper tenth of
-    another score of those rows.
+    A row in the upper tenth of some rows by one score gets the upper tenth of their other score.
 
     Args:
         values: Shape (N,).
@@ -331,10 +330,10 @@ def at_equal_rank(values: Floats, among: Floats, scale: Floats) -> Floats:
 
 
 def monotone(score: Floats, values: Floats, at: Floats) -> Floats:
-    """The function of a score that never falls and is nearest to some values, at other scores.
+    """The non-decreasing function of a score that is nearest to some values, at other scores.
 
-    Isotonic regression, with straight lines between its steps; more than 20,000 scores are first
-    joined to that many means of neighbouring ones.
+    Isotonic regression with linear interpolation; more than 20,000 scores are first
+    averaged into that many groups of neighbouring ones.
 
     Args:
         score: Shape (M,).
@@ -356,7 +355,7 @@ def monotone(score: Floats, values: Floats, at: Floats) -> Floats:
 
 
 def _never_falling(values: Floats, weights: Floats) -> Floats:
-    """The nearest sequence that never falls, by pooling adjacent violators."""
+    """The nearest non-decreasing sequence, by pooling adjacent violators."""
     means: list[float] = []
     masses: list[float] = []
     sizes: list[int] = []
@@ -374,13 +373,13 @@ def _never_falling(values: Floats, weights: Floats) -> Floats:
 
 
 def planted_probability(score: Floats, planted: Floats, rate: float) -> Floats:
-    """P(wrong | score) if wrong rows score as planted ones do, never falling in the score.
+    """P(wrong | score) if wrong rows score like planted ones, non-decreasing in the score.
 
     Formula:
 
         P(wrong | s) = rate f_planted(s) / f_all(s)
 
-    Planted labels are drawn evenly, so they are easier to find than mistakes between similar
+    Planted labels are drawn uniformly, so they are easier to find than mistakes between similar
     classes: this probability is cautious in the middle and holds for uniform noise.
 
     Args:
@@ -408,10 +407,10 @@ def flag_count(suspicion: Floats, wrong: Floats, rate: float, precision: float |
 
     Args:
         suspicion: Shape (N,).
-        wrong: Estimated probability of being wrong, shape (N,), never falling in the suspicion.
-        rate: Estimated share of wrong labels: so many are flagged if no precision is given, but
-            none that is wrong with less than 5%, as the rate of a few rows may promise.
-        precision: Least estimated share of wrong labels among the flagged rows, in (0, 1].
+        wrong: Estimated probability of being wrong, shape (N,), non-decreasing in the suspicion.
+        rate: Estimated share of wrong labels: this share is flagged if no precision is given, but
+            no row that is wrong with a probability below 5%; the rate of few rows may be too high.
+        precision: Lowest estimated share of wrong labels among the flagged rows, in (0, 1].
     """
     if precision is None:
         return min(round(rate * len(wrong)), int((wrong >= _LEAST_WRONG).sum()))
@@ -425,7 +424,7 @@ def suggestions(
 ) -> tuple[Ints, Floats]:
     """The likelier of the given class and the best other one, with its probability.
 
-    Of a flagged row it is the best other one that is known at all: a person will look at it.
+    For a flagged row it is the best other one, if any is known: a person will look at it.
     """
     shares = np.where(classes.classes == given[:, None], -1, classes.shares)
     best = shares.argmax(1)
@@ -441,8 +440,8 @@ def find_cap(probabilities: Probabilities) -> float | None:
     """The largest probability that the model can give, if many rows have reached it.
 
     ``imae.cap_logits`` shortens the centred logits of a row to one length, whatever their
-    direction. So a model with a cap shows as many different rows of the same length, the longest;
-    other models have a long thin tail.
+    direction. So with a cap, many different rows have the same length, which is the longest;
+    without one, the lengths have a long thin tail.
 
     Args:
         probabilities: Shape (N, C), rows summing to one.
@@ -478,16 +477,16 @@ def find_cap(probabilities: Probabilities) -> float | None:
 
 
 def stretched(probabilities: Probabilities, cap: float | None) -> Probabilities:
-    """The probabilities as they would be if the model could be sure, so that the cap becomes 0.99.
+    """The probabilities without the cap on the model's confidence: the cap becomes 0.99.
 
     Formula, with z' the logits of a row less their mean and b(p) the length of centred logits that
     give one class the probability p (``imae.cap_logits``):
 
         softmax(z' b(0.99) / b(cap))
 
-    A model that gives no class more than 0.75 seems to hold every label possible, and most wrong
-    ones would be missed. Rows at the cap have lost how sure they were; below it a row was less
-    sure, and stays so. Against labels that were changed on purpose, 0.99 came nearer to the true
+    A model that gives no class more than 0.75 seems to consider every label possible, and most
+    wrong ones would be missed. How certain rows at the cap were is lost; rows below it were less
+    certain, and stay so. With labels that were changed on purpose, 0.99 came nearer to the true
     noise rate than 0.95, 0.999 and the logits before the cap.
 
     Args:
@@ -537,5 +536,5 @@ def _centred(probabilities: Probabilities) -> Probabilities:
 
 
 def _length(p: float, num_classes: int) -> float:
-    """Up to a factor that the classes decide."""
+    """Length of the centred logits, up to a factor that depends only on the number of classes."""
     return math.log(p) - math.log1p(-p) + math.log(num_classes - 1)

@@ -1,4 +1,4 @@
-"""What a reviewer sees of a row: a picture, text or cells, and what the audit says of it."""
+"""What a reviewer sees of a row: a picture, text or cells, and what the audit says about it."""
 
 import base64
 import io
@@ -90,10 +90,10 @@ class Rows:
     """Rows of data as people see them.
 
     Args:
-        places: Inputs that hold each row, and its place in them, by row id.
+        places: Inputs that hold each row, and its position in them, by row id.
         texts: Texts by row id, where the data is a file of texts: its inputs hold counts of words.
         cells: Names and cells of the columns by row id, where the data is a table in a file: as
-            they are there, since inputs are numbers in which gaps are filled.
+            in the file, since the inputs are numbers with gaps filled in.
     """
 
     places: Mapping[str, tuple[Inputs, int]] = field(default_factory=dict)
@@ -115,8 +115,8 @@ class Rows:
             content: Hashes of the data that the run stored, if it did.
 
         Raises:
-            ChangedDataError: If the data is not what it was: other rows would be shown.
-            ImaeError: If it is not there any more or cannot be read.
+            ChangedDataError: If the data has changed: other rows would be shown.
+            ImaeError: If it no longer exists or cannot be read.
         """
         settings = config.get("data")
         if not isinstance(settings, Mapping) or not isinstance(settings.get("name"), str):
@@ -140,7 +140,7 @@ class Rows:
             return None
 
     def picture(self, row_id: str) -> bytes | None:
-        """A large picture of a row as JPEG; None if it is not a file of an image."""
+        """A large picture of a row as JPEG; None if the row is not an image file."""
         inputs, row = self.places.get(row_id, (None, 0))
         if not isinstance(inputs, ImageFiles):
             return None
@@ -162,7 +162,7 @@ class Rows:
 def run_pictures(run: RunRecord, row_ids: Sequence[str]) -> dict[str, str]:
     """Pictures of rows of a run, for its report; none where its data is gone or has none.
 
-    It opens the data that the run's settings name, so only settings that are trusted may come here.
+    It opens the data that the run's settings name, so pass only settings that are trusted.
     """
     try:
         rows = Rows.of_run(run.config, row_ids, stored_content(RunFolder(run.folder)))
@@ -241,7 +241,7 @@ def _from_pixels(pixels: NDArray[np.uint8]) -> Any:
 
 
 def picture_preview(image: Any) -> Preview:
-    """The preview of an image of Pillow, made smaller in place."""
+    """The preview of a Pillow image, which is shrunk in place."""
     is_small = max(image.size) <= 64
     image.thumbnail((_SIDE, _SIDE))
     if is_small:
@@ -277,8 +277,7 @@ def _cells(table: Table, row: int) -> Cells:
 def suspects(audit: Audit) -> NDArray[np.int64]:
     """Positions of the rows to review, most suspect first, near-identical rows together.
 
-    They are the flagged rows, those that fit no class, and near-identical rows of which not all
-    have the same label.
+    They are the flagged rows, those that fit no class, and near-identical rows whose labels differ.
     """
     is_suspect = audit.is_flagged | audit.fits_no_class | in_conflict(audit)
     members: dict[int, list[int]] = {}
@@ -368,7 +367,7 @@ def make_cards(
 
 
 def _look(preview: Preview | None) -> str:
-    """Words of the button that opens the whole row; empty if the card shows all of it."""
+    """Text of the button that opens the whole row; empty if the card shows all of it."""
     if preview is None:
         return ""
     if preview.text is not None:

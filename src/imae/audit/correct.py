@@ -1,4 +1,4 @@
-"""What follows from decisions: corrected labels with a trail, and a bound on the precision."""
+"""Decisions applied: corrected labels with a trail, and a bound on the precision."""
 
 import hashlib
 import json
@@ -100,14 +100,14 @@ def write_corrected(
         trail: From ``correct``.
         out: File for the labels, ``.csv`` or ``.parquet``; the trail ends in ``.trail.csv``.
         in_data: Label that each row has in the data, by its id. It is written beside the corrected
-            one, and training refuses the file if the data has other labels by then.
+            one, and training refuses the file if the labels of the data have changed since.
         removed: Ids of rows that an earlier round removed; they stay removed.
 
     Returns:
         The file of the trail.
 
     Raises:
-        ArgumentError: If ``out`` has another ending.
+        ArgumentError: If ``out`` has another extension.
     """
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise ArgumentError(f"--out must end in .csv or .parquet, got {out}")
@@ -174,7 +174,7 @@ class Checked:
         num_wrong: Rows of the sample whose given label the person found wrong.
         confidence: Confidence of the bound, in (0, 1).
         seed: Seed of the sample.
-        flagged: What tells the flagged rows from others, as by ``flagged_mark``.
+        flagged: Identifies the flagged rows, from ``flagged_digest``.
 
     Examples:
         >>> Checked(500, 100, 100, 96, 0.95, 0).sentence()
@@ -192,7 +192,7 @@ class Checked:
 
     @property
     def is_census(self) -> bool:
-        """Whether the sample is all flagged rows, so that nothing is left to chance."""
+        """Whether the sample contains all flagged rows, so that nothing is left to chance."""
         return self.num_sampled == self.num_flagged
 
     @property
@@ -207,9 +207,9 @@ class Checked:
         """Whether the whole sample was judged."""
         return self.num_judged == self.num_sampled
 
-    def is_of(self, audit: Audit) -> bool:
+    def is_about(self, audit: Audit) -> bool:
         """Whether the sample was drawn from the rows that this audit flags."""
-        return self.flagged == flagged_mark(audit)
+        return self.flagged == flagged_digest(audit)
 
     def sentence(self) -> str:
         """The finding in one sentence."""
@@ -264,8 +264,8 @@ def lower_bound(num_wrong: int, num_rows: int, *, confidence: float = 0.95) -> f
     return float(special.betaincinv(num_wrong, num_rows - num_wrong + 1, 1 - confidence))
 
 
-def flagged_mark(audit: Audit) -> str:
-    """What tells the flagged rows of these labels from others: another audit may flag others."""
+def flagged_digest(audit: Audit) -> str:
+    """A hash that identifies the flagged rows and their labels: another audit may flag others."""
     digest = hashlib.sha256(identity(audit).encode())
     digest.update(np.packbits(audit.is_flagged).tobytes())
     return digest.hexdigest()[:32]
@@ -276,7 +276,7 @@ def draw_sample(audit: Audit, num_rows: int, *, seed: int = DEFAULT_SEED) -> NDA
 
     Args:
         audit: The audit.
-        num_rows: Size of the sample; all flagged rows if there are no more.
+        num_rows: Size of the sample; all flagged rows if there are fewer.
         seed: Seed of the draw.
 
     Raises:
@@ -301,9 +301,9 @@ def check(
 ) -> Checked:
     """What the decisions say about the seeded sample of the flagged rows.
 
-    A decision that gives another label or no class says that the given label is wrong; keep, or
-    the given label once more, says that it is right. A row that a person skipped or set apart
-    counts as judged and not wrong, so that the bound holds whatever it is.
+    A decision for another label or no class means that the given label is wrong; keep, or
+    the given label itself, means that it is right. A row that a person skipped or marked for
+    another look counts as judged and not wrong, so the bound holds in any case.
 
     Args:
         audit: The audit.
@@ -324,7 +324,7 @@ def check(
         ),
         confidence=confidence,
         seed=seed,
-        flagged=flagged_mark(audit),
+        flagged=flagged_digest(audit),
     )
 
 
@@ -336,7 +336,7 @@ def save_check(checked: Checked, path: str | os.PathLike[str]) -> None:
 
 
 def read_check(path: Path) -> Checked | None:
-    """What was written down last, about the rows that were flagged then; see ``Checked.is_of``.
+    """The last check that was saved, of the rows flagged at that time; see ``Checked.is_about``.
 
     Raises:
         DataError: If the file is damaged.

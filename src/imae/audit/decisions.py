@@ -53,7 +53,7 @@ class Decision:
 
 
 def decide(name: str, label: int | None, given: int, *, by: str, time: str) -> Decision:
-    """A decision, where to relabel a row to the label that it was given is to keep that label.
+    """Makes a decision; relabelling a row to its given label counts as keeping it.
 
     Args:
         name: One of ``DECISIONS``.
@@ -70,9 +70,9 @@ def decide(name: str, label: int | None, given: int, *, by: str, time: str) -> D
 
 
 def identity(audit: Audit) -> str:
-    """What tells the audited labels from others: a hash of row ids, given labels and classes.
+    """A hash of row ids, given labels and classes, which identifies the audited labels.
 
-    Another audit of the same labels has the same identity, so decisions outlive it.
+    Another audit of the same labels has the same identity, so decisions stay valid for it.
     """
     digest = hashlib.sha256()
     for texts in (audit.row_ids.tolist(), audit.class_names):
@@ -87,15 +87,15 @@ def identity(audit: Audit) -> str:
 def read_decisions(audit: Audit, paths: Iterable[Path]) -> dict[int, Decision]:
     """Decisions from files of the review page or of label tools, by position of the row.
 
-    Of two decisions about one row, one that settles it counts more than skip or flag; two that
+    If there are two decisions about one row, one that settles it overrides skip or flag; two that
     settle it must agree.
 
     Args:
         audit: The audit that the decisions are about.
         paths: CSV files with the columns row_id, given, decision and label (by, time and audit
             may be missing), or files that `label_tools.read_opinions` reads: there a class is a
-            decision for it, and a row that is not settled is set apart; or a mask of cleanlab,
-            ``.npy``, in the order of the audit's rows.
+            decision for it, and a row that is not settled is marked for another look; or a mask of
+            cleanlab, ``.npy``, in the order of the audit's rows.
 
     Raises:
         DataError: If a file cannot be read, is from a page of other labels, has an unknown row,
@@ -133,12 +133,12 @@ def read_decisions(audit: Audit, paths: Iterable[Path]) -> dict[int, Decision]:
 
 
 def _has_decisions(path: Path) -> bool:
-    """Whether the review page wrote the file, or a person in its format."""
+    """Whether the file has the format of the review page."""
     return path.suffix.lower() in TABLE_SUFFIXES and "decision" in open_columns(path).names
 
 
 def _of_mask(audit: Audit, path: Path) -> list[Opinion]:
-    """The rows that a boolean mask calls an issue."""
+    """The rows that a boolean mask marks as an issue."""
     try:
         with open_regular(path) as file:
             mask = np.load(file, allow_pickle=False)
@@ -210,7 +210,7 @@ def _decision(
 
 
 def _settled(where: str, before: Decision | None, now: Decision) -> Decision:
-    """The one of two decisions about a row that counts."""
+    """Which of two decisions about a row counts."""
     if before is None or before.is_open:
         return now
     if now.is_open:
@@ -247,10 +247,10 @@ def write_decisions(audit: Audit, decisions: Mapping[int, Decision], path: Path)
 
 
 def find_rows(names: Iterable[str], row_ids: Sequence[str]) -> list[int | None]:
-    """Position of the row that each name means, None for one that means no row.
+    """Position of the row that each name means; None if there is no such row.
 
-    A name is a row id; a path or an address that ends in one; or, as FiftyOne names files, one
-    without its ending.
+    A name is a row id, a path or an address that ends in one, or, as FiftyOne names files, a row
+    id without its extension.
 
     Examples:
         >>> find_rows(["cat/1.jpg", "/files/?d=cat%2F1.jpg", "cat/1", "2.jpg"], ["cat/1.jpg"])

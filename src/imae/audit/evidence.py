@@ -1,4 +1,4 @@
-"""What is known of every row before it is judged: its own score and its likely classes."""
+"""What is known about every row before it is judged: its own score and its likely classes."""
 
 import warnings
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ class TopClasses:
 
     Args:
         classes: Class numbers, shape (N, k), int32, likeliest first.
-        shares: Their shares, shape (N, k), float32; what is missing to one is of other classes.
+        shares: Their shares, shape (N, k), float32; the rest, up to one, belongs to other classes.
         num_classes: Number of classes C.
     """
 
@@ -99,8 +99,8 @@ def voted_classes(
     Args:
         epochs: Dynamics of every epoch.
         num_classes: Number of classes C.
-        given: Given labels, shape (N,), for finer shares: that of the given class is its mean
-            probability p, and a prediction of another class counts by 1 - p.
+        given: Given labels, shape (N,), for finer shares: the share of the given class is its mean
+            probability p, and a prediction of another class counts as 1 - p.
         k: Classes to keep for each row.
 
     Raises:
@@ -141,7 +141,7 @@ class _Votes:
         self.num_epochs = np.zeros(num_rows, np.int64)
 
     def add(self, rows: Ints, voted: NDArray[np.integer], weights: Floats) -> None:
-        # A slot of the class, else the one of the lowest weight; empty ones have none.
+        # The slot of the class, or else the one with the lowest weight; empty ones have weight 0.
         is_same = self.classes[rows] == voted[:, None]
         slot = np.where(is_same.any(1), is_same.argmax(1), self.weights[rows].argmin(1))
         self.classes[rows, slot] = voted
@@ -204,7 +204,7 @@ def _sorted(
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is known of every row.
+    """What is known about every row.
 
     Args:
         row_ids: Ids of the rows.
@@ -212,10 +212,10 @@ class Evidence:
         class_names: Names of the classes.
         disbelief: Own score of each row, higher is more suspect.
         classes: Classes that were predicted for each row.
-        beliefs: The same in finer shares, or with the probabilities that are known.
+        beliefs: The same with finer shares, or the probabilities if they are known.
         is_unseen: Whether the network was not trained on the row.
         clean: True labels, where they are known.
-        hashes: A number for each row that equal rows share.
+        hashes: A hash of each row; equal rows have equal hashes.
     """
 
     row_ids: NDArray[np.str_]
@@ -230,7 +230,7 @@ class Evidence:
 
 
 def of_run(run: RunFolder) -> Evidence:
-    """The evidence of a run: its dynamics, of rows trained on and not trained on.
+    """The evidence of a run: the dynamics of rows that were trained on and of those that were not.
 
     Raises:
         DataError: If it has no dynamics, or they are not of its rows.
@@ -282,7 +282,7 @@ def of_run(run: RunFolder) -> Evidence:
 
 
 def _check_learned(run: RunFolder, epoch: int, names: tuple[str, ...]) -> None:
-    """Raises if one class is predicted for every row, so that labels would be judged by nothing."""
+    """Raises if one class is predicted for every row, so that labels cannot be judged."""
     labels, held = run.labels(), run.held_labels()
     predicted = run.dynamics(epoch).predicted
     if held is not None:
@@ -297,7 +297,7 @@ def _check_learned(run: RunFolder, epoch: int, names: tuple[str, ...]) -> None:
             counts = np.bincount(labels.given, minlength=len(names))
             remedy = rare_class_hint(found, counts, int(train["batch_size"]), names)
         raise DataError(
-            f"{run.path}: its network predicts {names[found[0]]!r} for every row in the end, so "
+            f"{run.path}: at the end its network predicts {names[found[0]]!r} for every row, so "
             "it has learned nothing to judge labels by; "
             + (
                 f"{remedy}, and audit that run"
@@ -309,12 +309,12 @@ def _check_learned(run: RunFolder, epoch: int, names: tuple[str, ...]) -> None:
 
 
 def _in_data_order(found: Evidence, places: list[Ints]) -> Evidence:
-    """The rows by their positions in the data; as they are if a run did not record these."""
+    """The rows sorted by their positions in the data; unsorted if a run did not record these."""
     if sum(map(len, places)) != len(found.given):
         if not found.is_unseen.all():
             warnings.warn(
                 "the run was trained before positions of rows were recorded: held-out rows come "
-                "last in the result; go by row_ids, or train again",
+                "last in the result; use row_ids to find rows, or train again",
                 stacklevel=4,
             )
         return found

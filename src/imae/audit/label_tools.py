@@ -30,7 +30,7 @@ class Opinion:
     Args:
         row: What it calls the row: its id, or a path or address that ends in it.
         label: Class name; None if the row belongs to no class.
-        is_settled: Whether the label is meant; otherwise the row was passed over.
+        is_settled: Whether somebody decided on the label; otherwise the row was skipped.
         by: Who said it.
         time: When, as it was written.
     """
@@ -52,7 +52,7 @@ def export(audit: Audit, out: str | Path, *, format: str) -> None:
         format: One of ``FORMATS``.
 
     Raises:
-        ArgumentError: If the format is unknown, or the file has another ending.
+        ArgumentError: If the format is unknown, or the file has another extension.
         DataError: If the rows cannot be named in the format.
     """
     check_choice("format", format, FORMATS)
@@ -102,19 +102,19 @@ def label_studio_tasks(audit: Audit) -> list[dict[str, object]]:
 def fiftyone_labels(audit: Audit) -> dict[str, object]:
     """All rows as the ``labels.json`` of a FiftyOneImageClassificationDataset.
 
-    A row is named as FiftyOne names a file, without its ending, and has the number of the suggested
-    class; the given label and the findings are attributes.
+    A row is named as FiftyOne names a file, without its extension, and has the number of the
+    suggested class; the given label and the findings are attributes.
 
     Raises:
-        DataError: If two rows have the same name then.
+        DataError: If two rows would have the same name.
     """
     labels: dict[str, object] = {}
     for row, row_id in enumerate(audit.row_ids.tolist()):
         name = os.path.splitext(row_id)[0]
         if name in labels:
             raise DataError(
-                f"row {row_id!r}: FiftyOne names files without their ending, and there is another "
-                f"{name!r}"
+                f"row {row_id!r}: FiftyOne names files without their extension, and there is "
+                f"another {name!r}"
             )
         labels[name] = {
             "label": int(audit.suggested[row]),
@@ -286,7 +286,7 @@ def _of_table(path: Path) -> list[Opinion]:
 
 
 def write_csv(path: Path, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Writes a CSV file as RFC 4180 describes it, or by its ending Parquet, whole or not at all."""
+    """Writes a CSV file (RFC 4180) or, by its extension, a Parquet file, atomically."""
     with whole_file(path) as file:
         file.write(table_bytes(path, names, rows))
 
@@ -308,7 +308,7 @@ def table_bytes(path: Path, names: Sequence[str], rows: Iterable[Sequence[object
 
 
 def guard(text: str) -> str:
-    """The text with an apostrophe before what a spreadsheet would run as a formula.
+    """Puts an apostrophe before a text that a spreadsheet would run as a formula.
 
     Examples:
         >>> guard("=1+1"), guard("cat"), unguard(guard("'=x"))
@@ -318,5 +318,5 @@ def guard(text: str) -> str:
 
 
 def unguard(text: str) -> str:
-    """The text before ``guard``."""
+    """Undoes ``guard``."""
     return text[1:] if text.startswith("'") and _GUARDED.match(text) else text

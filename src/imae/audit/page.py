@@ -49,7 +49,7 @@ def write_review(
     Args:
         audit: The audit.
         out: File of the page, ``.html``. With more than ``PAGE_SIZE`` suspects the pages are
-            files in a folder beside it, of the same name without its ending.
+            files in a folder beside it, of the same name without its extension.
         preview: Makes the preview of a row.
         most_previews: Only this many of the most suspect rows get a preview.
         checked: What a person found in a sample, if somebody looked.
@@ -59,7 +59,7 @@ def write_review(
         The files that were written, the one to open first.
 
     Raises:
-        ArgumentError: If ``out`` has another ending.
+        ArgumentError: If ``out`` has another extension.
         MissingExtraError: If jinja2 is not installed.
     """
     path = _page_file(out)
@@ -144,7 +144,7 @@ def render(
     Args:
         audit: The audit.
         part: Which page of several, counted from 0.
-        sample: For the check: the sample, which is then all that is shown.
+        sample: For the check: the sample; then nothing else is shown.
         saved: For a page from a server: what was decided before, by position of the row.
         preview: Makes the preview of a row.
         most_previews: Only this many of the most suspect rows get a preview.
@@ -204,7 +204,7 @@ def rate_words(audit: Audit) -> str:
 
 
 def review_words(audit: Audit) -> str:
-    """How many rows there are to review, and why each kind of them is."""
+    """How many rows there are to review, by reason."""
     is_open = audit.fits_no_class & ~audit.is_flagged
     is_alike = in_conflict(audit) & ~audit.is_flagged & ~audit.fits_no_class
     num_flagged, num_open, num_alike = (
@@ -274,7 +274,7 @@ def list_pairs(
 
 
 def confusion(audit: Audit, rows: NDArray[np.int64], names: Sequence[str]) -> dict[str, object]:
-    """Counts of given against suggested: a matrix for few classes, else the longest list."""
+    """Counts of given against suggested: a matrix for few classes, otherwise a list of pairs."""
     counts = _counts(audit, rows)
     most = max(counts.values(), default=1)
     pairs = [_pair(pair, count, names) for pair, count in counts.most_common(_LISTED_PAIRS)]
@@ -297,7 +297,7 @@ def confusion(audit: Audit, rows: NDArray[np.int64], names: Sequence[str]) -> di
 def class_keys(names: Sequence[str]) -> list[tuple[str, str]]:
     """The key of each class that has one, and its name, in the order of the classes.
 
-    A class that is called by a digit has that key; the others have what is left, in order.
+    A class whose name is a digit has that key; the others have the remaining keys, in order.
 
     Examples:
         >>> class_keys([f"c{number}" for number in range(30)])[9:11]
@@ -340,7 +340,7 @@ def page_data(
     sample: Sample | None,
     saved: Mapping[int, Decision] | None,
 ) -> dict[str, object]:
-    """What the script of the page knows."""
+    """The data that the script of the page reads."""
     mark = identity(audit)
     return {
         "identity": mark,

@@ -51,7 +51,7 @@ class Audit:
         noise_rate: Estimated share of wrong labels, in [0, 1].
         noise_rate_low: Lower end of the range that it may have; not a confidence interval.
         noise_rate_high: Upper end of that range.
-        transition: Estimated chance of each given label, by right label, shape (C, C).
+        transition: Estimated chance of each given label, for each right label, shape (C, C).
         clean: True labels where they are known, shape (N,); only for evaluation.
 
     Examples:
@@ -96,7 +96,7 @@ class Audit:
         )
 
     def order(self) -> NDArray[np.int64]:
-        """Positions of the rows, most suspect first; of equal ones the earlier first."""
+        """Positions of the rows, most suspect first; equal ones in the order of the data."""
         return np.argsort(-self.suspicion, kind="stable")
 
     def mask(self) -> NDArray[np.bool_]:
@@ -124,7 +124,7 @@ class Audit:
         """Writes ``audit/audit.npz`` and ``audit/audit.json`` into a run folder.
 
         Raises:
-            DataError: If something else is in place of a file.
+            DataError: If a file name is taken by something that is not a file.
             ImaeError: If they cannot be written.
         """
         folder = run.path / "audit"

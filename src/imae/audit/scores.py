@@ -84,7 +84,7 @@ def late_disbelief(epochs: Epochs, num_epochs: int) -> Floats:
 
     Args:
         epochs: Dynamics of every epoch.
-        num_epochs: How many they are.
+        num_epochs: Number of epochs.
     """
     late = (epoch for number, epoch in enumerate(epochs) if 2 * number >= num_epochs - 1)
     return mean_disbelief(late)
@@ -145,7 +145,7 @@ def _no_epochs() -> DataError:
 
 
 def compressed(features: NDArray[np.floating], *, width: int = _LARGEST_WIDTH) -> "torch.Tensor":
-    """Features in the scale of their spread, of length one, shape (N, at most ``width``).
+    """Standardised features as vectors of length one, shape (N, at most ``width``).
 
     Wider features are projected on their ``width`` principal components, which makes the search
     for neighbours several times as fast.
@@ -182,7 +182,7 @@ def nearest(
     Args:
         unit: Vectors of length one, shape (N, F).
         k: Neighbours of each row; all others if there are fewer.
-        progress: Called with the rows that are done and all rows.
+        progress: Called with the number of rows done and the number of all rows.
 
     Returns:
         Positions and similarities, both of shape (N, k), nearest first.
@@ -191,7 +191,7 @@ def nearest(
 
     check_integer("k", k, low=1)
     k = min(k, len(unit) - 1)
-    # Columns for whole groups; the last are of no row.
+    # Padded to whole groups of columns; the last ones belong to no row.
     padding = -len(unit) % _GROUP
     padded = torch.cat([unit, unit.new_zeros(padding, unit.shape[1])]).T.contiguous()
     indices, similarities = [], []
@@ -230,8 +230,8 @@ def neighbour_disbelief(
 ) -> NDArray[np.float64]:
     """Share of the neighbours with another label, shape (N,); higher is more suspect.
 
-    A neighbour counts by the fourth power of its similarity, so that near ones decide. It needs
-    no training at all.
+    A neighbour counts with the fourth power of its similarity, so that near ones decide. This score
+    needs no training.
 
     Args:
         given: Given labels, shape (N,).
@@ -256,7 +256,7 @@ def duplicates(
         given: Given labels, shape (N,).
         hashes: Hash of the content of each row, shape (N,).
         near: Neighbours and similarities, as from `nearest`.
-        above: Similarity from which on two rows count as nearly the same.
+        above: Two rows with at least this similarity count as nearly the same.
 
     Returns:
         Number of each row's group, shape (N,); -1 for a row in none.

@@ -1,4 +1,4 @@
-"""The review page from this machine to itself, with decisions written as they are made."""
+"""Serves the review page on this machine only, and writes decisions as they are made."""
 
 import hmac
 import http.server
@@ -42,8 +42,8 @@ class Review:
 
     Args:
         audit: The audit.
-        path: File of the decisions; those that it holds already are kept.
-        sample: For the check: the sample, which is then all that is shown.
+        path: File of the decisions; those already in it are kept.
+        sample: For the check: the sample; then nothing else is shown.
         rows: The rows as people see them.
         about: Name of the data and the date, for the title.
 
@@ -94,11 +94,11 @@ class Review:
         return self.rows.picture(row_id) if row_id in self._places else None
 
     def change(self, content: object) -> None:
-        """Takes decisions of a page over and writes the file, all or none of them.
+        """Adopts the decisions of a page and writes the file; all of them or none.
 
         Args:
             content: What the page sent: ``identity`` and ``changes``, each with ``row_id``,
-                ``decision`` (None to take it back), ``label`` and ``time``.
+                ``decision`` (None to undo it), ``label`` and ``time``.
 
         Raises:
             DataError: If it is from the page of another run, or names an unknown row or class.
@@ -117,7 +117,7 @@ class Review:
         if not isinstance(content, dict) or not isinstance(content.get("changes"), list):
             raise DataError("the request holds no decisions")
         if content.get("identity") != self.identity:
-            raise DataError("this page is of another run or of other labels; load it again")
+            raise DataError("this page belongs to another run or other labels; reload it")
         return [self._change(each) for each in content["changes"]]
 
     def _change(self, each: object) -> tuple[int, Decision | None]:
@@ -143,7 +143,7 @@ class Review:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves a review to this machine only, to whoever knows the token in the address.
+    """Serves a review on this machine only, to clients that know the token in the address.
 
     Args:
         review: What is reviewed.
@@ -164,11 +164,11 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What a browser on this machine may call the server."""
+        """The names by which a browser on this machine may address the server."""
         return (f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keeps quiet about a browser that went away."""
+        """Ignores a browser that closed its connection."""
         del request, client_address
 
 
@@ -190,11 +190,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self, respond: Callable[[str], None]) -> None:
         """Answers if the request comes from this machine's browser and knows the token."""
         if self.headers.get("Host") not in self.server.hosts:
-            self._send(403, "this server answers to its own machine only")
+            self._send(403, "this server answers only on its own machine")
             return
         token, _, place = self.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.server.token.encode()):
-            self._send(403, "the address lacks its token; take the one that imae printed")
+            self._send(403, "the address lacks its token; use the one that imae printed")
             return
         respond(place)
 
@@ -217,7 +217,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         origin = self.headers.get("Origin")
         length = self.headers.get("Content-Length", "")
         if origin is not None and origin not in [f"http://{host}" for host in self.server.hosts]:
-            self._send(403, "decisions are taken from the served page only")
+            self._send(403, "decisions are accepted from the served page only")
         elif place != "decisions" or self.headers.get_content_type() != "application/json":
             self._send(404, "only decisions can be sent, as JSON")
         elif not length.isdecimal() or int(length) > _MOST_BYTES:

@@ -1,4 +1,4 @@
-"""What an audit can be told besides a run: labels of data, probabilities and features."""
+"""Inputs of an audit other than a run: labels of data, probabilities and features."""
 
 import contextlib
 import tempfile
@@ -36,7 +36,7 @@ all of their labels look wrong; results/audit compares it with fixed ones.
 def training_run(
     rows: object, model: "nn.Module | None", settings: Mapping[str, Any]
 ) -> Iterator[RunFolder]:
-    """The run of an audit on rows from Python, kept only if the settings say where.
+    """The run of an audit on rows from Python, kept only if the settings name a folder for it.
 
     Args:
         rows: Rows with labels, as ``imae.train.train`` takes them.
@@ -51,11 +51,11 @@ def training_run(
 
 
 def labelled_rows(settings: Mapping[str, Any]) -> tuple[Split, set[str]]:
-    """The training rows of data under their given labels, and the ids of all rows of the data.
+    """The training rows of data with their given labels, and the ids of all rows of the data.
 
     Args:
-        settings: ``name``, and if need be ``root``, ``options`` and ``labels``, as under ``data``
-            in the settings of a run.
+        settings: ``name``, and if needed ``root``, ``options`` and ``labels``, as in the section
+            ``data`` of the settings of a run.
 
     Raises:
         DataError: If the data or the labels cannot be used.
@@ -79,17 +79,17 @@ def read_probabilities(
         path: A ``.npy`` matrix in the order of the rows, or a CSV or Parquet file as
             ``imae predict`` writes it, by row id.
         rows: The rows.
-        every: Ids of all rows of the data, of which the file may hold more; by default the rows.
+        every: Ids of all rows of the data, which the file may contain too; by default the rows.
 
     Raises:
-        ArgumentError: If the file has another ending.
+        ArgumentError: If the file has another extension.
         DataError: If it cannot be read, or does not match the rows.
     """
     if path.suffix.lower() == ".npy":
         return _read_matrix(path)
     if path.suffix.lower() not in TABLE_SUFFIXES:
         endings = ", ".join((".npy", *TABLE_SUFFIXES))
-        raise ArgumentError(f"{path}: probabilities are in a file that ends in {endings}")
+        raise ArgumentError(f"{path}: a file of probabilities must end in {endings}")
     file = open_columns(path)
     columns = [f"p({name})" for name in rows.class_names]
     missing = [name for name in ("row_id", *columns) if name not in file.names]
@@ -162,7 +162,7 @@ def compared_features(
 
 
 def run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floating] | None:
-    """The frozen features that a run was trained on, in the order of these rows, if it was."""
+    """The frozen features that a run was trained on, if any, in the order of these rows."""
     network = (run.config().get("data") or {}).get("features")
     if not network:
         return None
@@ -170,7 +170,7 @@ def run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floati
 
 
 def stored_content(run: RunFolder) -> Mapping[str, str]:
-    """Hashes of the parts of the data that a run was trained on; none of an early version."""
+    """Hashes of the parts of the data that a run was trained on; empty for an early version."""
     try:
         return dict(run.preparation().get("content", {}))
     except DataError:
@@ -178,10 +178,10 @@ def stored_content(run: RunFolder) -> Mapping[str, str]:
 
 
 def row_keys(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.uint64] | None:
-    """A number for each row that equal rows share; None if the data is no longer there.
+    """A hash of each row, equal for equal rows; None if the data no longer exists.
 
     Raises:
-        ChangedDataError: If it is there and is not what the run was trained on.
+        ChangedDataError: If the data is not what the run was trained on.
     """
     try:
         settings = run.config()["data"]

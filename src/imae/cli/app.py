@@ -72,7 +72,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "data": ("data:data", "List, fetch and verify named data sets."),
     "list": (
         "data:list_entries",
-        "List what has a name: losses, methods, noise, models, data, recipes, settings.",
+        "List losses, methods, noise, models, data, recipes or settings by name.",
     ),
 }
 
@@ -235,7 +235,7 @@ def data_flags(
 
 
 def column_words(options: Mapping[str, Any]) -> list[str]:
-    """Words of the command line that stand for options of ``imae.data.load``."""
+    """Command line options that are equivalent to options of ``imae.data.load``."""
     words: list[str] = []
     for name, value in options.items():
         if name in ("label_column", "id_column", "drop"):
@@ -253,8 +253,8 @@ OVERWRITE = typer.Option(False, "--overwrite", help="Replace files that exist.")
 _SUFFIXES = (".csv", ".tsv", ".parquet", ".npz", ".npy")
 
 
-def check_there(data: str | None) -> None:
-    """Raises at once if data that can only be a path is not there: what reads it takes seconds.
+def check_path_exists(data: str | None) -> None:
+    """Raises at once if data that can only be a path does not exist, before torch is loaded.
 
     Raises:
         DataError: If so.
@@ -262,14 +262,14 @@ def check_there(data: str | None) -> None:
     if data is None or os.path.lexists(data):
         return
     if os.sep in data or data.lower().endswith(_SUFFIXES):
-        raise DataError(f"{data}: there is no such path")
+        raise DataError(f"{data}: no such file or folder")
 
 
 def refuse_overwriting(data: str, out: Path) -> None:
     """Raises if the output would replace the data.
 
     Raises:
-        ArgumentError: If both are one file.
+        ArgumentError: If both are the same file.
     """
     from imae.data.sources.catalog import SOURCES
 
@@ -279,7 +279,7 @@ def refuse_overwriting(data: str, out: Path) -> None:
         and out.exists()
         and os.path.samefile(data, out)
     ):
-        raise ArgumentError(f"--out {out}: is the data itself; name another file")
+        raise ArgumentError(f"--out {out}: is the data itself; choose another file")
 
 
 def gather_settings(
@@ -309,7 +309,7 @@ def gather_settings(
 
 @contextmanager
 def progress_bar(unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, from the first report on."""
+    """A bar on a terminal, which appears with the first report."""
     bar = Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
     task = bar.add_task(unit, total=None)
 
@@ -331,14 +331,14 @@ def print_table(
 ) -> None:
     """Prints a table in which no word is broken.
 
-    Columns share the width that their longest words leave so that the table has few lines. Where
-    even those have no room, words in the columns that may be shortened lose their middle; then
+    Columns share the width that is left by their longest words so that the table has few lines.
+    If even these do not fit, words in the columns that may be shortened lose their middle; then
     columns are left out from the right.
 
     Args:
         table: The table.
         console: Where to print it; by default the standard output.
-        shortened: Headers of columns whose words may be shortened, such as names of a user's.
+        shortened: Headers of columns whose words may be shortened, such as names that a user chose.
     """
     console = console or Console()
     spans = [_span(console, column) for column in table.columns]
@@ -400,7 +400,7 @@ def _fewest_lines(
 
 
 def _shorten(column: Column, limit: int) -> None:
-    """Takes the middle out of the words of a column that are longer."""
+    """Removes the middle of the words of a column that are longer than the limit."""
     from imae.report.formats import shorten_middle
 
     column._cells[:] = [
@@ -422,7 +422,7 @@ def _span(console: Console, column: Column) -> tuple[int, int]:
 
 
 def command_line(*words: object) -> str:
-    """The words as one line that a shell reads as these words, and a terminal can show.
+    """The words as one line for a shell, quoted where necessary, and printable on a terminal.
 
     Examples:
         >>> command_line("imae", "train", "my photos")
@@ -434,5 +434,5 @@ def command_line(*words: object) -> str:
 
 
 def say_next(*words: object) -> None:
-    """Says on the error stream which command comes next."""
+    """Prints the suggested next command to stderr."""
     typer.echo(f"next: {command_line(*words)}", err=True)

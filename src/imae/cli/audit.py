@@ -18,7 +18,7 @@ from imae.cli.app import (
     NOISE,
     ROOT,
     SEED,
-    check_there,
+    check_path_exists,
     command_line,
     data_flags,
     gather_settings,
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from imae.train import Config
 
 _DEFAULT = "run"
-_FEW_HELD_OUT = 30  # rows, by which a share is not known
+_FEW_HELD_OUT = 30  # rows; an estimated share needs more
 _SHOWN = 10  # rows in the summary
 _ID_WIDTH = 40
 
 
 class _Audit(typer.core.TyperGroup):
-    """Commands; ``run`` is the default: `imae audit DATA`."""
+    """The subcommands; ``run`` is the default: `imae audit DATA`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
@@ -70,7 +70,7 @@ class _Audit(typer.core.TyperGroup):
         return is_missing and len(words) == len(args) - 1  # and no help is asked for
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Shows the options of the command that is meant where none is named."""
+        """Shows the options of the default command if no command is named."""
         shown = copy.copy(self)
         shown.params = list(self.commands[_DEFAULT].params)
         shown.subcommand_metavar = "| COMMAND [ARGS]..."
@@ -128,7 +128,7 @@ def run(
     DATA is trained on once, by the default method, and the run is audited; a RUN is audited as it
     is, after it is resumed if it was stopped. Results are in RUN/audit.
     """
-    check_there(target)
+    check_path_exists(target)
     from imae.records import RunFolder
 
     if previews is not None:
@@ -148,7 +148,7 @@ def run(
         with _warnings_as_lines():
             folder, found = _from_probabilities(target, probabilities, flags, settings, precision)
     else:
-        with _continued_by_audit():
+        with _suggesting_audit():
             path = _trained(target, flags, features, settings)
         if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
             return
@@ -160,8 +160,8 @@ def run(
 
 
 @contextlib.contextmanager
-def _continued_by_audit() -> Iterator[None]:
-    """Names this command where training was stopped: it resumes the run, and then audits it."""
+def _suggesting_audit() -> Iterator[None]:
+    """Suggests `imae audit` if training was stopped: it resumes the run, and then audits it."""
     from imae.train import Stopped
 
     try:
@@ -173,7 +173,7 @@ def _continued_by_audit() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _warnings_as_lines() -> Iterator[None]:
-    """Shows what the block warns about in one line each."""
+    """Prints each warning of the block as one line."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
@@ -184,7 +184,7 @@ def _warnings_as_lines() -> Iterator[None]:
 def _trained(
     target: str, flags: Mapping[str, object], features: str | None, settings: list[str] | None
 ) -> Path:
-    """The folder of the finished run of this data, trained now if need be."""
+    """The folder of the finished run of this data, trained now if necessary."""
     from imae.audit.sources import T
     from imae.records import RunFolder
     from imae.records.files import check_regular
@@ -195,8 +195,8 @@ def _trained(
         if settings or any(value is not None for value in flags.values()):
             raise ArgumentError(f"{target} is a run with its own settings; give no others")
         return resume(target, show=True).path
-    # A row is judged best by a network that was not trained on it, and a validation part that the
-    # data brings along is not audited: so rows are held out of the others.
+    # A row is judged best by a network that was not trained on it, and a validation part of the
+    # data is not audited: so training rows are held out.
     chosen = ["data.own_validation=false", *(settings or ())]
     if not any(text.startswith(("method.", "method=")) for text in chosen):
         chosen.append(f"method.arguments.T={T}")
@@ -216,11 +216,11 @@ def _trained(
 
 
 def _other_settings(config: "Config", stored: Mapping[str, Any], keys: Set[str]) -> list[str]:
-    """In what the run of this folder differs: in its data or noise, or in what is asked for.
+    """How the run in this folder differs: in its data or noise, or in a requested setting.
 
     Args:
-        config: What is asked for.
-        stored: Settings of the run, with all that was open filled in.
+        config: The requested settings.
+        stored: Settings of the run, with all defaults filled in.
         keys: Settings that were given, by dotted name.
     """
     from imae.report.read import flatten
@@ -251,8 +251,9 @@ def _from_run(path: Path, features: str | None, precision: float | None) -> "Aud
     number = 0 if held is None else len(held.row_ids)
     if 0 < number < _FEW_HELD_OUT:
         typer.echo(
-            f"Note: the share of wrong labels is judged by {number} rows that were not trained on; "
-            "with so few it may be far off, in its range too: look at the rows, not at the share",
+            f"Note: the share of wrong labels is estimated from {number} rows that were not "
+            "trained on; with so few, it and its range may be far off: look at the rows, not at "
+            "the share",
             err=True,
         )
     if features is None or folder.config()["data"].get("features") == features:

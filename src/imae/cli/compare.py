@@ -23,7 +23,7 @@ from imae.cli.app import (
     OVERWRITE,
     ROOT,
     STEPS,
-    check_there,
+    check_path_exists,
     data_flags,
     gather_settings,
     print_table,
@@ -59,14 +59,14 @@ def compare(
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any setting of `imae train`."
     ),
-    jobs: int = typer.Option(1, help="Runs at the same time on this machine."),
+    jobs: int = typer.Option(1, help="Number of parallel runs on this machine."),
     out: Path = typer.Option(Path("compare"), help="Folder for the runs, the table and the page."),
 ) -> None:
     """Train several losses on DATA with one recipe, and compare them over several seeds.
 
     The same command resumes where it stopped, and repeats nothing.
     """
-    check_there(data)
+    check_path_exists(data)
     import_extra("pydantic", extra="train")
     from imae.recipes import split_losses
 
@@ -157,7 +157,7 @@ def reproduce(
         show_default="3 for the budget features, else 1",
         help="Runs of each cell, each with its own seed.",
     ),
-    jobs: int = typer.Option(1, help="Runs at the same time on this machine."),
+    jobs: int = typer.Option(1, help="Number of parallel runs on this machine."),
     ray: str | None = typer.Option(
         None, metavar="ADDRESS", help="Run on a Ray cluster; `local` starts one here."
     ),
@@ -293,7 +293,7 @@ def report(
         write_report,
     )
 
-    check_choice("the ending of --out", out.suffix.lower(), (".html", ".htm"))
+    check_choice("the extension of --out", out.suffix.lower(), (".html", ".htm"))
     for path in (out, table_file):
         if path is not None:
             check_overwriting(path, overwrite=overwrite)

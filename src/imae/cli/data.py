@@ -1,4 +1,4 @@
-"""`imae data`, `noise`, `list` and `curves`: what there is by name, and noise of a known kind."""
+"""`imae data`, `noise`, `list` and `curves`: everything with a name, and noise of a known kind."""
 
 import math
 from collections import Counter
@@ -128,7 +128,7 @@ def noise(
     from imae.train.relabel import corrupt_split
 
     spec = NoiseSpec(kind, rate)  # refused before the data is read
-    check_choice("the ending of --out", out.suffix.lower(), (".csv",))
+    check_choice("the extension of --out", out.suffix.lower(), (".csv",))
     refuse_overwriting(data, out)
     check_overwriting(out, overwrite=overwrite)
     columns = column_options(label_column, id_column, drop)
@@ -161,7 +161,7 @@ _KINDS = tuple(_NEXT)
 def list_entries(
     kind: str = typer.Argument(..., help=f"What to list: {', '.join(_KINDS)}."),
 ) -> None:
-    """List what has a name: losses, methods, noise, models, data, recipes, settings.
+    """List losses, methods, noise, models, data, recipes or settings by name.
 
     `imae list settings` lists what `--set KEY=VALUE` can set.
     """
@@ -232,7 +232,7 @@ def _entry_table(entries: Sequence[Entry[Any]], shared: Mapping[str, Any], width
 
 
 def _catalog(kind: str) -> Catalog[Any]:
-    # Each is imported when it is asked for: nobody waits for networks to read a list of losses.
+    # Each is imported only when needed: a list of losses does not wait for the networks to load.
     if kind == "losses":
         from imae.curves import CURVES
 

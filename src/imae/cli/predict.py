@@ -10,7 +10,7 @@ from rich.table import Table
 
 from imae.cli.app import (
     OVERWRITE,
-    check_there,
+    check_path_exists,
     print_table,
     progress_bar,
     refuse_overwriting,
@@ -51,9 +51,9 @@ def predict(
     """Predict the class of every row of DATA, with the probability of each class.
 
     DATA is a folder of images, a CSV or Parquet file, a .npz or .npy file, or the name of a data
-    set, whose test rows are taken. Labels in it are not read.
+    set, whose test rows are used. Labels in it are not read.
     """
-    check_there(data)
+    check_path_exists(data)
     import_extra("pydantic", extra="train")
     import numpy as np
 
@@ -98,7 +98,7 @@ def export(
 ) -> None:
     """Write the network of a run for use without imae.
 
-    The file carries the names of the classes and how rows must be prepared.
+    The file also holds the names of the classes and how rows must be prepared.
     """
     import_extra("pydantic", extra="train")
     from imae.train import Run
@@ -135,16 +135,17 @@ def eval_retrieval(
 ) -> None:
     """Rank a gallery for every query by cosine similarity: mAP and CMC.
 
-    A RUN whose data has tracklets is measured on them; another on its test rows, each of which is
-    a query for all others. The measures of the final weights are kept in RUN/retrieval.json.
-    FEATURES.npz holds query_features, gallery_features, query_ids, gallery_ids, and where there are
-    any query_cameras and gallery_cameras, and query_images and gallery_images, file names.
+    A RUN whose data has tracklets is measured on them; any other on its test rows, where each is
+    a query and all others are its gallery. The measures of the final weights are saved in
+    RUN/retrieval.json. FEATURES.npz holds query_features, gallery_features, query_ids and
+    gallery_ids; optional are query_cameras and gallery_cameras, and the file names query_images and
+    gallery_images.
     """
     from imae.metrics.retrieval import evaluate
 
     wanted = _ranks(ranks)
     if page is not None:
-        check_choice("the ending of a page", page.suffix.lower(), (".html",))
+        check_choice("the extension of a page", page.suffix.lower(), (".html",))
         check_overwriting(page, overwrite=overwrite)
     if source.is_dir():
         import_extra("pydantic", extra="train")

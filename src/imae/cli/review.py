@@ -156,19 +156,19 @@ def _sample_words(rows: int, confidence: float, seed: int) -> list[str]:
 
 
 def _record_check(run: Path, audit: "Audit", found: "Checked") -> None:
-    """Writes down what was drawn and found, and says if the last sample was of other rows.
+    """Saves the sample and what was found, and prints a note if the last sample was of other rows.
 
-    A bound that holds for the rows that are flagged now is kept until there is another.
+    A bound for the rows that are flagged now is kept until there is a new one.
     """
     from imae.audit.correct import read_check, save_check
 
     path = run / "audit" / "check.json"
     before = read_check(path)
-    is_current = before is not None and before.is_of(audit)
+    is_current = before is not None and before.is_about(audit)
     if before is not None and not is_current:
         typer.echo(
             "Note: the flagged rows are not those of the last check; a new sample was drawn "
-            f"from them, of which {found.num_judged} of {found.num_sampled} rows are judged",
+            f"from them, and {found.num_judged} of its {found.num_sampled} rows are judged",
             err=True,
         )
     if found.is_complete or before is None or not (is_current and before.is_complete):
@@ -187,8 +187,8 @@ def apply(
     accept_above: float | None = typer.Option(
         None,
         show_default="none",
-        help="Also accept suggestions at least so certain, from 0 to 1, for rows that nobody "
-        "looked at.",
+        help="Also accept suggestions of at least this certainty, from 0 to 1, for rows that "
+        "nobody looked at.",
     ),
     overwrite: bool = OVERWRITE,
 ) -> None:
@@ -227,8 +227,8 @@ def apply(
 def _earlier_round(run: Path, audit: "Audit") -> tuple[dict[str, str] | None, list[str]]:
     """Labels of the rows in the data itself by row id, and rows that an earlier round removed.
 
-    The labels are those that were audited, or in a later round those that the file of the earlier
-    one says; None where noise or a file without them is all that is known.
+    The labels are those that were audited, or in a later round those in the file of the earlier
+    one; None if they are unknown because noise was added or the file does not hold them.
     """
     from imae.train.relabel import read_label_file
 
@@ -266,7 +266,7 @@ def export(
 
 
 def has_display() -> bool:
-    """Whether a person sits at a terminal of this machine on which a browser can be opened."""
+    """Whether this is an interactive terminal on a machine where a browser can be opened."""
     is_graphical = sys.platform in ("darwin", "win32") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
@@ -325,7 +325,7 @@ def _next_step(run: Path, labels: Path) -> str:
 
 
 def _data_words(run: Path) -> list[str]:
-    """What follows `imae train` to train on the same rows: the data, and its options."""
+    """Arguments of `imae train` for the same rows: the data and its options."""
     from imae.train.config import DataConfig
 
     try:
@@ -375,9 +375,9 @@ def _check_outputs(
 
 
 def new_labels_file() -> Path:
-    """A name for corrected labels that neither they nor their trail have taken here.
+    """An unused file name for corrected labels and their trail.
 
-    Labels of an earlier round are what a second round was trained on.
+    The labels of an earlier round are kept: a second round was trained on them.
     """
     from imae.audit.correct import trail_file
 
@@ -389,10 +389,10 @@ def new_labels_file() -> Path:
 
 
 def _rows(run: Path, audit: "Audit") -> "Rows":
-    """The suspects of a run as people see them, or nothing of them and a line that says why.
+    """The suspects of a run as people see them, or no rows and a message that says why.
 
     Raises:
-        ChangedDataError: If the data is there and is not what was audited.
+        ChangedDataError: If the data is not what was audited.
     """
     from imae.audit.cards import Rows, suspects
     from imae.audit.sources import stored_content
@@ -423,7 +423,7 @@ def write_pages(run: Path, *, most_previews: int | None) -> Path:
     most = MOST_PREVIEWS if most_previews is None else most_previews
     rows = _rows(run, audit)
     checked = read_check(run / "audit" / "check.json")
-    is_current = checked is not None and checked.is_complete and checked.is_of(audit)
+    is_current = checked is not None and checked.is_complete and checked.is_about(audit)
     write_suspects(audit, rows, run / "audit" / "suspects.csv")
     with _counted(rows.preview, min(most, len(suspects(audit)))) as preview:
         first, *_ = write_review(
@@ -440,7 +440,7 @@ def write_pages(run: Path, *, most_previews: int | None) -> Path:
 
 @contextlib.contextmanager
 def _counted(preview: "Previewer", total: int) -> Iterator["Previewer"]:
-    """Shows on a terminal how many of the previews are made."""
+    """Shows the number of finished previews on a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 

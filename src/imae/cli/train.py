@@ -22,7 +22,7 @@ from imae.cli.app import (
     ROOT,
     SEED,
     STEPS,
-    check_there,
+    check_path_exists,
     data_flags,
     gather_settings,
     print_table,
@@ -100,7 +100,7 @@ def train(
     Settings come from --config, then --set, then the other options; the last one counts.
     `imae train DATA --dry-run` shows all of them.
     """
-    check_there(data)
+    check_path_exists(data)
     import_extra("pydantic", extra="train")
     import_extra("lightning_fabric", extra="train")
     flags: dict[str, object] = {
@@ -144,8 +144,8 @@ def _resume(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
     is_code = isinstance(model, str) and ":" in model  # a run folder by itself imports no code
     if has_others or any(value is not None for value in flags.values()) or (model and not is_code):
         raise ArgumentError(
-            "--resume continues with the settings of the run; besides it only DATA, if that was "
-            "moved, and --epochs or --steps, to lengthen the run, can be given"
+            "--resume continues with the settings of the run; only DATA, if it was moved, and "
+            "--epochs or --steps, to lengthen the run, can be given with it"
         )
     run = resume_run(path, data, str(model) if is_code else None, **budget, show=True)
     _report(run.path, run.result)
@@ -158,8 +158,8 @@ def _train_student(path: Path, flags: dict[str, object], *, has_others: bool) ->
     assert out is None or isinstance(out, Path)
     if has_others or any(value is not None for value in flags.values()):
         raise ArgumentError(
-            "--student trains with the settings of its run; besides it only DATA, if that was "
-            "moved, and --out can be given"
+            "--student trains with the settings of its run; only DATA, if it was moved, and --out "
+            "can be given with it"
         )
     run = train_student(path, data, out=out, show=True)
     _report(run.path, run.result)
@@ -246,14 +246,17 @@ _SHOWN = 5  # trials in the table
 def tune(
     data: str = typer.Argument(..., help="Name of a data set, or a path to your own."),
     trials: int | None = typer.Option(
-        None, show_default="20, without --minutes", help="Trials in all."
+        None, show_default="20, without --minutes", help="Total number of trials."
     ),
     minutes: float | None = typer.Option(None, help="Time to search, instead of trials."),
     clean_validation: Path | None = typer.Option(
         None, help="Rows whose labels are right, in the form of DATA, to choose by."
     ),
     losses: str | None = typer.Option(
-        None, "--losses", show_default="imae_capped", help="Losses to choose from, with commas."
+        None,
+        "--losses",
+        show_default="imae_capped",
+        help="Losses to choose from, separated by commas.",
     ),
     lr: str | None = typer.Option(
         None, metavar="LOW:HIGH", help="Range of the learning rate. Default: it is not searched."
@@ -286,7 +289,7 @@ def tune(
     Without --clean-validation the choice is made on held-out given labels. The same command
     resumes a search that was stopped, and repeats nothing.
     """
-    check_there(data)
+    check_path_exists(data)
     import_extra("pydantic", extra="train")
     import_extra("optuna", extra="tune")
     from imae.train import build_config

@@ -151,7 +151,7 @@ class Sum(Curve):
 class Scale(Curve):
     """A curve times a constant.
 
-    It changes the step that the optimiser takes, and not the ratio between two examples.
+    It changes the steps of the optimiser, but not the ratio between two examples.
 
     Formula:
 
@@ -236,10 +236,10 @@ class Window(Curve):
 
 
 def check_constant(name: str, value: object) -> None:
-    """Raises if a parameter that is not differentiated is to be trained.
+    """Raises if a parameter that cannot be differentiated requires a gradient.
 
     Raises:
-        ArgumentError: If it is a tensor that asks for a gradient.
+        ArgumentError: If it is a tensor that requires a gradient.
     """
     if isinstance(value, Tensor) and value.requires_grad:
         raise ArgumentError(f"{name} cannot be trained: give a number")

@@ -1,4 +1,4 @@
-"""Images, tables and text with labels: loading, splitting and giving out batches."""
+"""Images, tables and text with labels: loading, splitting and batches."""
 
 from typing import TYPE_CHECKING
 

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.assemble import Columns, assemble, divide, position_ids, written_ids
-from imae.data.columns import first_unfit
+from imae.data.columns import first_invalid
 from imae.data.features import Table
 from imae.data.images import ArrayImages
 from imae.data.split import Data, Inputs
 from imae.errors import DataError
 
-# Real arrays shrink by ten at most; more than this is an attack or nearly all zeros.
+# Real arrays compress at most tenfold; more than this is an attack or nearly all zeros.
 LARGEST_UNPACKED = 64 * 2**20
 LARGEST_RATIO = 100
 # For other compressions Python unpacks a whole block, whatever size a member claims.
@@ -28,7 +28,7 @@ def read_npy(path: Path) -> NDArray[Any]:
     """The array in a ``.npy`` file.
 
     Raises:
-        DataError: If it is damaged, of another size than it says, or holds Python objects.
+        DataError: If it is damaged, its size contradicts its header, or it holds Python objects.
     """
     try:
         with path.open("rb") as file:
@@ -41,8 +41,8 @@ def read_npz(path: Path, keys: Collection[str]) -> dict[str, NDArray[Any]]:
     """The arrays of these names that a ``.npz`` file has.
 
     Raises:
-        DataError: If it is damaged, a name appears twice, an array would unpack to far more than
-            the file holds, is of another size than it says, or holds Python objects.
+        DataError: If it is damaged, a name appears twice, or an array would unpack to far more than
+            the file holds, contradicts its header, or holds Python objects.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -69,7 +69,7 @@ def check_unpacked(packed: int, unpacked: int, *, where: str) -> None:
 
     Args:
         packed: Bytes in the file.
-        unpacked: Bytes that it says it holds.
+        unpacked: Bytes that it claims to hold.
         where: File, and what in it, for the message.
 
     Raises:
@@ -86,7 +86,7 @@ def check_packing(member: zipfile.ZipInfo, *, where: str) -> None:
     """Raises unless a member of a zip file is compressed as numpy and torch do it.
 
     Raises:
-        DataError: If it is compressed otherwise, which cannot be unpacked within bounds.
+        DataError: If it is compressed in another way, which cannot be unpacked within bounds.
     """
     if member.compress_type not in _PACKINGS:
         raise DataError(
@@ -115,7 +115,7 @@ def _read_array(stream: IO[bytes], size: int, *, where: str) -> NDArray[Any]:
     expected, found = math.prod(shape) * dtype.itemsize, size - stream.tell()
     if expected != found:
         raise DataError(
-            f"{where}: shape {shape} of {dtype} takes {expected} bytes but {found} are there; "
+            f"{where}: shape {shape} of {dtype} needs {expected} bytes, but there are {found}; "
             f"it was cut off or changed"
         )
     data = np.empty(expected, np.uint8)
@@ -132,7 +132,7 @@ def _read_array(stream: IO[bytes], size: int, *, where: str) -> NDArray[Any]:
 
 
 def read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether the order is Fortran's, and dtype of the ``.npy`` array in a stream.
+    """Shape, whether the order is Fortran order, and dtype of the ``.npy`` array in a stream.
 
     Raises:
         DataError: If the header is damaged, or describes anything but a plain array.
@@ -147,8 +147,8 @@ def read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, n
             raise DataError(f"{where}: version {version} of the format is not supported")
     except DataError:
         raise
-    # The header is parsed as a Python literal, and a damaged one fails in as many ways as those
-    # do: ValueError, SyntaxError, TypeError, KeyError, tokenize.TokenError ...
+    # The header is parsed as a Python literal, and a damaged one fails in many ways: ValueError,
+    # SyntaxError, TypeError, KeyError, tokenize.TokenError ...
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{where}: is damaged or not a numpy array ({reason})") from error
@@ -247,7 +247,7 @@ def _only(arrays: Mapping[str, object], names: Sequence[str], where: str) -> str
 
 
 def array_inputs(values: NDArray[Any], *, pad: int, flip: bool, where: str) -> Inputs:
-    """The array as features or images, before any scale; see ``load_array_file``."""
+    """The array as features or images, not yet standardised; see ``load_array_file``."""
     if values.ndim == 2:
         if values.shape[1] == 0:
             raise DataError(f"{where}: inputs of shape {values.shape} have no features")
@@ -277,10 +277,10 @@ def _channels_first(values: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
 
 
 def _numbers(values: NDArray[Any], where: str) -> NDArray[np.float32] | NDArray[np.float64]:
-    """The numbers in float32 if they were, else in float64: standardisation needs the digits."""
+    """The numbers in float32 if they were, else in float64: standardisation needs the precision."""
     if values.dtype.kind not in "iufb":
         raise DataError(f"{where}: features and weights must be numbers, got {values.dtype}")
-    wrong = first_unfit(values)
+    wrong = first_invalid(values)
     if wrong is not None:
         row = wrong // values[0].size
         raise DataError(

@@ -26,7 +26,7 @@ SPLIT_NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Rows of one source before their labels are numbers.
+    """Rows of one source before their labels become numbers.
 
     Args:
         source: File or folder, for messages.
@@ -71,7 +71,7 @@ def assemble(
     The classes are those of the training rows, given and clean labels together.
 
     Args:
-        parts: Columns by split: ``"train"``, and if they are there ``"validation"``, ``"test"``.
+        parts: Columns by split: ``"train"``, and optionally ``"validation"`` and ``"test"``.
         name: Name of the data.
         class_names: Names of the classes, if they are known.
 
@@ -98,7 +98,7 @@ def divide(columns: Columns, splits: Sequence[str] | None) -> dict[str, Columns]
 
     Args:
         columns: All rows.
-        splits: Split of every row (train, validation, val, test ...), or None if all train.
+        splits: Split of every row (train, validation, val, test ...), or None if all are train.
 
     Raises:
         DataError: If a row names an unknown split.
@@ -154,7 +154,7 @@ def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
     """Ids of rows as their source gives them, checked.
 
     Raises:
-        DataError: If an id is blank, overlong, no UTF-8 text, holds a NUL or appears twice.
+        DataError: If an id is blank, too long, not UTF-8 text, holds a NUL or appears twice.
     """
     seen: dict[str, int] = {}
     for row, row_id in enumerate(ids):
@@ -180,7 +180,7 @@ def written_ids(ids: Sequence[str], *, source: str) -> NDArray[np.str_]:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether it can be written; the name of a file need not be UTF-8 on Linux."""
+    """Whether it can be encoded; on Linux the name of a file need not be UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -205,14 +205,14 @@ def load_image_folder(
 
     Args:
         path: The folder.
-        root: Folder that all images must be in, if links lead out of ``path``.
+        root: Folder that all images must be in, if links point outside ``path``.
         resize: Side of the square that an image is warped to.
         crop: Side of the square that is cut out of it.
         flip: Whether half of the images are mirrored in training.
 
     Raises:
         DataError: If a class folder holds no image, there are fewer than two, folders of splits
-            are mixed with others, a folder cannot be listed, or a link leads out.
+            are mixed with others, a folder cannot be listed, or a link points outside.
     """
     folders = _folders(path)
     if not folders:
@@ -244,7 +244,7 @@ def load_image_folder(
 
 
 def _check_classes(path: Path, named: Sequence[str], folders: Sequence[str]) -> None:
-    """Raises if folders of splits are mixed with others; train may be a class of vehicles."""
+    """Raises if folders of splits are mixed with others; a single train may be a vehicle class."""
     if len({SPLIT_NAMES[name.lower()] for name in named}) > 1:
         others = [name for name in folders if name not in named]
         raise DataError(
@@ -254,7 +254,7 @@ def _check_classes(path: Path, named: Sequence[str], folders: Sequence[str]) -> 
 
 
 def _images(path: Path, prefixes: Sequence[str]) -> tuple[list[str], list[object]]:
-    """Names below the path, with forward slashes, and class of every image, in sorted order."""
+    """Path of every image below the folder, with forward slashes, and its class, sorted."""
     names: list[str] = []
     labels: list[object] = []
     for prefix in prefixes:
@@ -283,7 +283,7 @@ def _folders(path: Path) -> list[str]:
 
 
 def images_below(folder: Path) -> list[str]:
-    """Names of all images below a folder, with forward slashes, sorted; none that is hidden.
+    """Paths of all images below a folder, with forward slashes, sorted, without hidden ones.
 
     Raises:
         DataError: If a folder cannot be listed.

@@ -17,7 +17,7 @@ from imae.errors import ArgumentError, ImaeError, check_integer
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows that a network sees at once.
+    """Rows that a network processes at once.
 
     Args:
         inputs: Images or features, float32, shape (B, C, H, W) or (B, F).
@@ -39,8 +39,8 @@ class Batches:
     """The batches of a split, epoch by epoch.
 
     Every random draw follows from the seed, its purpose, the epoch and the row. So an epoch can be
-    entered at any step, ``workers`` changes the speed and nothing else, and the shares of several
-    ranks, put one after the other, are the batches of one process.
+    started at any step, ``workers`` changes nothing but the speed, and the concatenated shares of
+    several ranks are the batches of one process.
 
     The last batch holds what is left; a batch size beyond the number of rows gives one batch.
 
@@ -48,7 +48,7 @@ class Batches:
         split: The rows.
         batch_size: Rows in a batch, over all ranks together.
         seed: Seed of the order and of the augmentation.
-        shuffle: Whether each epoch has an order of its own, or all have the split's.
+        shuffle: Whether each epoch has its own random order, or the order of the split.
         augment: Whether images are cropped and mirrored at random.
         drop_last: Whether a last batch that is not full is skipped.
         balanced: Rows of each class in a batch, by given label: ``batch_size / balanced`` classes
@@ -56,12 +56,12 @@ class Batches:
             batches, and may hold a row several times or not at all. None to use each row once in
             an epoch.
         workers: Processes that read and decode ahead; 0 does it in this one. They help with
-            images on disk. Arrays in memory are quicker without.
+            images on disk. Arrays in memory are faster without.
         rank: Number of this process among those that train together.
         num_ranks: Number of processes that train together.
 
     Raises:
-        ArgumentError: If a number is out of its range, there is no batch at all, or the last
+        ArgumentError: If a number is out of range, there is no batch at all, or the last
             batch would leave a rank without a row.
 
     Examples:
@@ -125,7 +125,7 @@ class Batches:
 
         Args:
             epoch: Number of the epoch, from 0.
-            start_step: Batches of this epoch to skip, for a run that is resumed in its middle.
+            start_step: Batches of this epoch to skip, for a run that is resumed within it.
 
         Raises:
             ArgumentError: If a number is negative or the epoch has no such step.
@@ -157,7 +157,9 @@ class Batches:
             for chosen in generator.choice(
                 len(self._classes), self.batch_size // number, replace=False
             ):
-                if len(waiting[chosen]) < number:  # from the beginning, so that no row is twice
+                if (
+                    len(waiting[chosen]) < number
+                ):  # from the beginning, so that no row appears twice
                     waiting[chosen] = generator.permutation(self._classes[chosen])
                 order.append(waiting[chosen][:number])
                 waiting[chosen] = waiting[chosen][number:]
@@ -191,11 +193,11 @@ class Batches:
         )
 
 
-_FEWEST_OF_A_CLASS = 2  # rows, below which no class is learned however often it is drawn
+_FEWEST_OF_A_CLASS = 2  # rows; with fewer a class is not learned, however often it is drawn
 
 
 def balanced_sizes(counts: NDArray[np.int64], batch_size: int) -> tuple[int, int] | None:
-    """Rows of each class, and of the whole batch, with which balanced batches hold all classes.
+    """Sizes of balanced batches that hold all classes: rows of each class, and of the batch.
 
     Args:
         counts: Training rows of each class, shape (C,); classes without any do not count.
@@ -249,7 +251,7 @@ def _balanced_classes(
 
 
 class _Shares(Dataset[Tensor | ImaeError]):
-    """What a worker gathers for each step: inputs, or the error that says why not."""
+    """What a worker gathers for each step: the inputs, or the error that prevented it."""
 
     def __init__(
         self, inputs: Inputs, rows: list[NDArray[np.int64]], key: tuple[int, int] | None

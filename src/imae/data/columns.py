@@ -30,7 +30,7 @@ class CellError(DataError):
 
 
 class ColumnFile(ABC):
-    """A file of named columns that is read once its reader knows which column means what.
+    """A file of named columns, whose columns are read when their roles are known.
 
     Args:
         path: The file.
@@ -38,7 +38,7 @@ class ColumnFile(ABC):
         decimal: The decimal sign that numbers may have, besides the point.
 
     Raises:
-        DataError: If a column has no name or two have one.
+        DataError: If a column has no name, or two have the same name.
     """
 
     def __init__(self, path: Path, names: Sequence[str], decimal: str = ".") -> None:
@@ -58,7 +58,7 @@ class ColumnFile(ABC):
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
     ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
-        """The columns asked for.
+        """The requested columns.
 
         Args:
             values: Names of columns to be read as they are.
@@ -68,7 +68,7 @@ class ColumnFile(ABC):
             The values by column, and the numbers, shape (N, F).
 
         Raises:
-            CellError: If a cell that should be a number is none, or is not finite.
+            CellError: If a cell that should be a number is not one, or is not finite.
             DataError: If the file is damaged.
         """
 
@@ -81,7 +81,7 @@ def as_number(cell: str, decimal: str = ".") -> float:
     """The number that a cell holds.
 
     Raises:
-        ValueError: If it holds none.
+        ValueError: If it is not a number.
 
     Examples:
         >>> as_number("17,5", decimal=","), as_number("1e3")
@@ -98,7 +98,7 @@ NUMBER_FORMATS = {
     for unit in _UNITS
     for number, decimal in (("1,234.5", "."), ("1.234,5", ","))
 }
-"""How numbers are written, as an example, with their unit and what they have for a point."""
+"""How numbers are written: an example, with its unit and its decimal sign."""
 _WRITTEN = {
     decimal: re.compile(
         rf"[+-]?(?:(?:[1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+)(?:{point}\d*)?|{point}\d+)"
@@ -109,7 +109,7 @@ _WRITTEN = {
 
 
 def written_number(text: str, style: str) -> float | None:
-    """The number that a text holds in this one of ``NUMBER_FORMATS``, None if it holds none.
+    """The number in a text of this format, one of ``NUMBER_FORMATS``; None if it is not one.
 
     Examples:
         >>> written_number("-$1,234.50", "$1,234.5"), written_number("12,5 %", "1.234,5%")
@@ -134,11 +134,11 @@ def written_number(text: str, style: str) -> float | None:
 
 
 def number_format(texts: Sequence[str], decimal: str = ".") -> tuple[str | None, bool]:
-    """How all of these numbers are written, and whether there is no other way to read them.
+    """How all of these numbers are written, and whether there is only one way to read them.
 
     Args:
         texts: Cells that are not empty.
-        decimal: What the file has in place of the point, for what can be read in two ways.
+        decimal: The decimal sign of the file, for texts that can be read in two ways.
 
     Returns:
         One of ``NUMBER_FORMATS``, or None if a text is not a number or units differ.
@@ -173,12 +173,12 @@ DATE_FORMATS = {
     DAY_FIRST: "day/month/year",
     "%Y%m%dT%H%M%S": "20240517T120000",
 }
-"""How dates are written, and for messages what that looks like; the first that fits counts."""
+"""How dates are written, with an example for messages; the first that fits is used."""
 _TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 
 
 def written_date(text: str, style: str) -> float | None:
-    """The days since 1970 of a text that is a date in this one of ``DATE_FORMATS``, else None.
+    """Days since 1970 of a date in this format, one of ``DATE_FORMATS``; None if it is not one.
 
     Examples:
         >>> written_date("1970-01-03", "iso"), written_date("02/01/1970 6:00 PM", DAY_FIRST)
@@ -203,7 +203,7 @@ def _clock(text: str) -> time:
     """A time of day.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not a time.
     """
     for style in _TIMES:
         with contextlib.suppress(ValueError):
@@ -211,11 +211,11 @@ def _clock(text: str) -> time:
     raise ValueError(text)
 
 
-def first_unfit(numbers: NDArray[Any]) -> int | None:
+def first_invalid(numbers: NDArray[Any]) -> int | None:
     """Position of the first number that is NaN, infinite or too large for float32, if any is.
 
     Examples:
-        >>> first_unfit(np.array([1.0, 1e300]))
+        >>> first_invalid(np.array([1.0, 1e300]))
         1
     """
     with np.errstate(over="ignore"):
@@ -232,8 +232,8 @@ ID_NAMES = ("row_id", "id")
 class Roles:
     """Names of the columns by what they mean; None if there is no such column.
 
-    Exactly one of ``path``, ``text`` and ``features`` says what the inputs are; ``unused`` are
-    columns beside paths or texts that mean nothing.
+    The inputs are in exactly one of ``path``, ``text`` and ``features``; ``unused`` are
+    columns beside paths or texts that are not read.
     """
 
     label: str
@@ -275,7 +275,7 @@ def find_roles(
     feature_columns: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
 ) -> Roles:
-    """The meaning of the columns, as the caller says or else by their names.
+    """The roles of the columns, as given by the caller or else by their names.
 
     Args:
         file: The file.
@@ -283,12 +283,12 @@ def find_roles(
         id_column: Column of the row ids; else the one called row_id or id.
         path_column: Column of image paths; else the one called path.
         text_column: Column of texts; else the one called text.
-        feature_columns: Columns of features; else, without paths and texts, all that are left.
+        feature_columns: Columns of features; else, without paths and texts, all remaining ones.
         drop: Columns that are not read.
 
     Raises:
         ArgumentError: If a name is not a string.
-        DataError: If a column is not there, or it is not clear which one is meant.
+        DataError: If a column does not exist, or it is not clear which one is meant.
     """
     feature_columns = None if feature_columns is None else _names(file, feature_columns)
     dropped = _names(file, drop or ())
@@ -298,13 +298,13 @@ def find_roles(
         _check_column_exists(file, name)
     for name in given:
         if name in dropped:
-            raise DataError(f"{file.path}: column {name!r} is asked for and dropped")
+            raise DataError(f"{file.path}: column {name!r} is both used and dropped")
     free = [name for name in file.names if name not in (*given, *dropped)]
     label = label_column or only_column(file, free, LABEL_NAMES)
     if label is None and (lost := [name for name in LABEL_NAMES if name in dropped]):
         raise DataError(
-            f"{file.path}: column {lost[0]!r} holds the labels and is dropped; keep it, or say "
-            "which other column holds them with label_column (--label-column)"
+            f"{file.path}: column {lost[0]!r} holds the labels and is dropped; keep it, or name "
+            "another column of labels with label_column (--label-column)"
         )
     if label is None:
         raise DataError(
@@ -343,7 +343,7 @@ def find_roles(
 
 
 def _names(file: ColumnFile, names: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns; one text may be a name or several with commas between them."""
+    """Names of columns; one text may hold several, separated by commas."""
     if not isinstance(names, str):
         return tuple(names)
     return (names,) if names in file.names else tuple(name.strip() for name in names.split(","))
@@ -363,7 +363,7 @@ def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> 
 
     Args:
         file: The file, for messages.
-        free: Columns of the file that have no other meaning.
+        free: Columns of the file that have no other role.
         names: Names that the column may have.
 
     Raises:
@@ -376,7 +376,7 @@ def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> 
 
 
 def listing(names: Sequence[str]) -> str:
-    """The names for messages; of many only the first and last few.
+    """The names for messages; if there are many, only the first and last few.
 
     Examples:
         >>> listing(["age", "height"])

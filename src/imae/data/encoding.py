@@ -30,10 +30,10 @@ MISSING = frozenset(
     {"", "?", "-", "--", ".", "na", "n/a", "n.a.", "#n/a", "<na>"}
     | {"nan", "null", "none", "nil", "missing"}
 )
-"""Cells, in lower case, that mean that a value is not there."""
+"""Cells, in lower case, that mean that a value is missing."""
 KINDS = ("number", "date", "category")
 MOST_CATEGORIES = 50
-"""A column of more categories becomes one number, the rank of its category."""
+"""A column with more categories becomes one number, the rank of its category."""
 _TRIED_CELLS = 100
 _BOOLEANS = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), True),
@@ -52,7 +52,7 @@ class RawColumn:
         words: The different words of a category.
         date_format: How dates are written, one of ``DATE_FORMATS``.
         note: What a user should know about how it was read, if anything.
-        number_format: How numbers are written, one of ``NUMBER_FORMATS``, if not plainly.
+        number_format: How numbers are written, one of ``NUMBER_FORMATS``; None for plain ones.
     """
 
     name: str
@@ -74,7 +74,7 @@ class RawColumn:
 class RawTable(Inputs):
     """Rows of a table before it is known which of them are trained on.
 
-    ``imae.data.preparation.fit_scale`` makes a ``Table`` of it.
+    ``imae.data.preparation.fit_scale`` turns it into a ``Table``.
 
     Args:
         columns: The columns, each of N rows.
@@ -97,7 +97,7 @@ class RawTable(Inputs):
         generator: torch.Generator | None,  # noqa: ARG002
     ) -> Tensor:
         """Raises an ``ArgumentError``: the encoding is not fitted."""
-        raise ArgumentError("a raw table gives no batches; load it with imae.data.load")
+        raise ArgumentError("a raw table has no batches; load it with imae.data.load")
 
     def finish(self, gathered: Tensor) -> Tensor:
         """What ``gather`` would return."""
@@ -156,8 +156,8 @@ class ColumnEncoding:
     def encode(self, column: RawColumn) -> NDArray[np.float64]:
         """Features of the column, shape (N, number of feature names).
 
-        A category that training rows do not have is like an empty cell: all its features are 0. If
-        two categories are one feature, of 0 and 1, it is 1/2.
+        A category that training rows do not have is treated like an empty cell: all its features
+        are 0. Where two categories are encoded as one feature of 0 and 1, it is 1/2.
         """
         is_missing = np.isnan(column.values)
         if self.kind != "category":
@@ -174,29 +174,29 @@ class ColumnEncoding:
         )
         return one_hot
 
-    def doubts(self, column: RawColumn) -> list[str]:
+    def unseen_values(self, column: RawColumn) -> list[str]:
         """What new rows contain that training rows did not: unknown words, and empty cells.
 
         Examples:
             >>> trained = fit_encoding(RawTable((as_category("colour", ["red", "blue"]),)))[0]
-            >>> trained.doubts(as_category("colour", ["RED", "green"]))
+            >>> trained.unseen_values(as_category("colour", ["RED", "green"]))
             ["column 'colour': 1 of 2 cells holds a word that no training row has ('green')"]
         """
-        doubts = []
+        found = []
         if unknown := self.unknown_words(column):
             number = sum(unknown.values())
             verb = "holds a word" if number == 1 else "hold words"
-            doubts.append(
+            found.append(
                 f"{number} of {len(column.values)} cells {verb} that no training row has "
                 f"({listing(list(unknown))})"
             )
         if column.num_missing and not self.has_indicator:
             verb = "is" if column.num_missing == 1 else "are"
-            doubts.append(
+            found.append(
                 f"{column.num_missing} of {len(column.values)} cells {verb} empty, and no training "
                 f"row has an empty one"
             )
-        return [f"column {self.name!r}: {doubt}" for doubt in doubts]
+        return [f"column {self.name!r}: {each}" for each in found]
 
     def unknown_words(self, column: RawColumn) -> dict[str, int]:
         """Number of cells by word, for words that are not in any category."""
@@ -211,14 +211,14 @@ class ColumnEncoding:
         return len(self.categories) == 2 and not self.has_indicator
 
     def _ranks(self, column: RawColumn) -> NDArray[np.int64]:
-        """Place of every cell's category, -1 for an empty cell or a word that is not known."""
+        """Rank of every cell's category, -1 for an empty cell or an unknown word."""
         is_missing = np.isnan(column.values)
         known = np.array([*map(self._rank_by_word(), column.words)] or [-1])
         places = np.where(is_missing, 0, column.values).astype(int)
         return np.where(is_missing, -1, known[places])
 
     def _rank_by_word(self) -> Callable[[str], int]:
-        """The place of a word's category: the same word, or else the only one that means the same.
+        """The rank of a word's category: the same word, or the only one with the same meaning.
 
         Words that differ in case mean the same; so do ``True``, ``yes`` and ``1`` where the
         categories are a pair of such words.
@@ -237,7 +237,7 @@ class ColumnEncoding:
 
 
 def fit_encoding(table: RawTable) -> tuple[ColumnEncoding, ...]:
-    """The encoding of each column, from these rows only."""
+    """Fits the encoding of each column to these rows."""
     return tuple(map(_fit_column, table.columns))
 
 
@@ -284,8 +284,8 @@ def read_encodings(described: Sequence[Mapping[str, Any]]) -> tuple[ColumnEncodi
     """The encodings that `describe_encodings` described.
 
     Raises:
-        KeyError: If a value is not there.
-        ValueError: If one is of another kind.
+        KeyError: If a value is missing.
+        ValueError: If a value is invalid.
     """
     encodings = tuple(
         ColumnEncoding(
@@ -302,9 +302,9 @@ def read_encodings(described: Sequence[Mapping[str, Any]]) -> tuple[ColumnEncodi
     if not all(each.kind in KINDS and np.isfinite(each.fill) for each in encodings):
         raise ValueError("a column is neither number, date nor category")
     if not all(each.date_format in (None, *DATE_FORMATS) for each in encodings):
-        raise ValueError("dates are written in no known way")
+        raise ValueError("dates have an unknown format")
     if not all(each.number_format in (None, *NUMBER_FORMATS) for each in encodings):
-        raise ValueError("numbers are written in no known way")
+        raise ValueError("numbers have an unknown format")
     return encodings
 
 
@@ -326,11 +326,11 @@ def as_column(
     Args:
         name: Name of the column.
         cells: Its cells.
-        place: Where a row is, by its number, for messages.
-        decimal: What a number may have in place of its point.
+        place: Describes where a row is, by its number, for messages.
+        decimal: The decimal sign that numbers may have.
 
     Raises:
-        CellError: If a few cells of a column of numbers are none, or not finite.
+        CellError: If a few cells of a column of numbers are not numbers, or not finite.
     """
     numbers = np.full(len(cells), np.nan)
     strange = []
@@ -365,9 +365,9 @@ def as_column(
     dates = as_dates(name, cells)
     if dates is not None:
         return dates
-    note = _note_strange(name, cells, NUMBER_FORMATS, written_number, "numbers") or _note_strange(
-        name, cells, DATE_FORMATS, written_date, "dates"
-    )
+    note = _note_odd_cells(
+        name, cells, NUMBER_FORMATS, written_number, "numbers"
+    ) or _note_odd_cells(name, cells, DATE_FORMATS, written_date, "dates")
     return as_category(name, cells, note)
 
 
@@ -377,12 +377,12 @@ def as_written_numbers(
     """A column of numbers with units or thousands separators, or None if a cell is not one.
 
     $1.23, 12.3%, 1,234,567 and 1.234,5 are known; all cells must have the same unit. Where all
-    can be read with either sign for the point, the column has a note.
+    can be read with either decimal sign, the column has a note.
 
     Args:
         name: Name of the column.
         cells: Its cells.
-        decimal: What the file has in place of the point.
+        decimal: The decimal sign of the file.
         trained: Format of the numbers in training, for new rows.
     """
     texts = _texts(cells)
@@ -457,7 +457,7 @@ def _kind(words: Sequence[str]) -> str:
 
 
 def as_category(name: str, cells: Sequence[object], note: str | None = None) -> RawColumn:
-    """A column of words, without blanks around them."""
+    """A column of words, stripped of surrounding blanks."""
     texts = _texts(cells)
     words = tuple(sorted({text for text in texts if text is not None}))
     places = {word: float(place) for place, word in enumerate(words)}
@@ -469,14 +469,14 @@ def as_dates(name: str, cells: Sequence[object], trained: str | None = None) -> 
     """A column of dates as days since 1970, or None if a cell is not a date or all are missing.
 
     ISO 8601, 2024/05/17, 17.05.2024, 05/17/2024 and 17/05/2024 are known, also with a time after a
-    blank (13:00, 13:00:59, 1:00 PM). Where the last two dates both
-    fit all cells, the month comes first, unless training dates decide, and the column has a note.
+    blank (13:00, 13:00:59, 1:00 PM). Where the last two formats both fit all cells, the month
+    comes first, unless the training dates had the other, and the column has a note.
 
     Args:
         name: Name of the column.
         cells: Its cells.
         trained: How dates were written in training, for new rows. Then day and month are never
-            exchanged: other formats count only if they are clear.
+            exchanged: other formats are used only if they are unambiguous.
     """
     texts = _texts(cells)
     fitting = [each for each in DATE_FORMATS if _fits(texts, each)]
@@ -510,20 +510,20 @@ def _fits(texts: Sequence[str | None], style: str) -> bool:
     return bool(present) and all(written_date(text, style) is not None for text in present)
 
 
-def _note_strange(
+def _note_odd_cells(
     name: str,
     cells: Sequence[object],
     styles: Iterable[str],
     value: Callable[[str, str], float | None],
     kind: str,
 ) -> str | None:
-    """What to say of a column of numbers or dates that a few cells make one of words, if it is.
+    """A note on a column of numbers or dates that became words because of a few cells, if it did.
 
     Args:
         name: Name of the column.
         cells: Its cells.
         styles: How such cells can be written.
-        value: What a text in one of the styles means; None if it is not written so.
+        value: The value of a text in one of the styles; None if it is not in that style.
         kind: ``"numbers"`` or ``"dates"``.
     """
     words = [text for text in _texts(cells) if text is not None]

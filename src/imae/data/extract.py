@@ -38,24 +38,24 @@ def extract_features(
 ) -> Split:
     """The split with the network's features of every row instead of its inputs.
 
-    The features are kept in ``cache`` under a hash of the name, the content of all rows and their
-    preparation: the same files are never run twice, and a changed file is never taken for the old
-    one. A damaged file in the cache is computed again. While the network runs, the next rows are
-    read and decoded.
+    The features are cached in ``cache`` under a hash of the name, the content of all rows and their
+    preparation: the same files are never run twice, and a changed file is never mistaken for the
+    old one. A damaged file in the cache is computed again. While the network runs, the next rows
+    are read and decoded.
 
     Args:
         split: Rows whose plain inputs, as in evaluation, the network sees.
-        network: Gives features of shape (B, E) for a batch. A module, or the one that this is a
-            method of, is put in evaluation mode for the time it runs.
+        network: Returns features of shape (B, E) for a batch. A module, or the module that this is
+            a method of, is in evaluation mode while it runs.
         name: Name of the network and of its weights, which is part of the key of the cache.
         cache: Folder for the features.
-        batch_size: Rows that the network sees at once.
+        batch_size: Rows that the network processes at once.
         workers: Processes that read and decode.
-        progress: Called with the rows that are done and all rows. Without it a bar is shown on a
+        progress: Called with the numbers of rows done and in total. Without it a bar is shown on a
             terminal if rich is installed, and elsewhere a line is printed every 30 seconds.
 
     Raises:
-        ArgumentError: If the network does not give one row of features for each row.
+        ArgumentError: If the network does not return one row of features for each row.
         DataError: If an image cannot be read, or a feature is not finite.
     """
     key = hashlib.sha256(f"{name}\n{split.inputs.content_hash()}".encode()).hexdigest()
@@ -109,7 +109,7 @@ def _read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 @contextlib.contextmanager
 def _evaluating(network: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Evaluation mode for the block, and afterwards each part in the mode it was in."""
+    """Evaluation mode for the block; afterwards each part is back in its previous mode."""
     owner = getattr(network, "__self__", network)  # the module, if this is a method of one
     modules = list(owner.modules()) if isinstance(owner, torch.nn.Module) else []
     was_training = [module for module in modules if module.training]
@@ -139,7 +139,7 @@ def _shown(progress: Progress | None) -> Iterator[Progress]:
 
 
 class ProgressLog:
-    """Prints how far a long task is, now and then, for logs.
+    """Prints the progress of a long task at intervals, for logs.
 
     Args:
         name: What is being done.
@@ -180,13 +180,13 @@ def embed_texts(inputs: Inputs, name: str) -> Table:
     Args:
         inputs: Texts.
         name: ``"wordllama"``, whose embeddings are inside its package, so that nothing is
-            downloaded; or a folder with ``tokenizer.json`` and ``model.safetensors``, of which the
-            one matrix has a row for each word piece. Folders of model2vec are such folders, and
-            so is the part ``0_StaticEmbedding`` of a model of sentence-transformers.
+            downloaded; or a folder with ``tokenizer.json`` and ``model.safetensors``, whose only
+            matrix has a row for each word piece. model2vec writes such folders, and
+            the part ``0_StaticEmbedding`` of a sentence-transformers model is one.
 
     Raises:
         ArgumentError: If the inputs are not texts.
-        DataError: If the folder has not these files, or they are damaged or do not fit.
+        DataError: If the folder does not have these files, or they are damaged or do not match.
         MissingExtraError: If a package is not installed.
     """
     if not isinstance(inputs, HashedText) or inputs.texts is None:
@@ -217,7 +217,7 @@ def _read_embedding(name: str) -> tuple[Any, NDArray[np.float32]]:
     try:
         tokenizer = library.Tokenizer.from_file(str(folder / names[0]))
         tensors = import_extra("safetensors.torch", extra="texts").load_file(folder / names[1])
-    except Exception as error:  # of the tokenizer, all errors are of type Exception itself
+    except Exception as error:  # the tokenizer raises plain Exception
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{folder}: {' or '.join(names)} cannot be read ({reason})") from error
     matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2]

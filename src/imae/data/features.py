@@ -21,15 +21,15 @@ class Table(Inputs):
     """A table of features; nothing is augmented.
 
     Args:
-        values: Features, shape (N, F), finite; float32, or float64 until they are brought to one
-            scale, for which a time in seconds has too many digits.
+        values: Features, shape (N, F), finite; float32, or float64 until they are standardised,
+            because a time in seconds has more digits than float32.
         columns: Names of the F features, if they have names.
         mean: What was subtracted from each feature, if they were standardised.
         std: What each feature was then divided by.
-        encoding: How the features were made of the columns of a file, if they were.
+        encoding: How the features were made from the columns of a file, if they were.
 
     Raises:
-        DataError: If the shape or dtype is another, or a value is NaN or infinite.
+        DataError: If the shape or dtype is wrong, or a value is NaN or infinite.
 
     Examples:
         >>> table = Table(np.eye(3, dtype=np.float32))
@@ -76,7 +76,7 @@ class Table(Inputs):
         return torch.from_numpy(self.values[rows]).to(torch.float32)
 
     def finish(self, gathered: Tensor) -> Tensor:
-        """The features as they are, shape (B, F)."""
+        """The features unchanged, shape (B, F)."""
         return gathered
 
     def take(self, rows: NDArray[np.int64]) -> "Table":
@@ -107,8 +107,8 @@ ROW_LENGTH = 3.0
 class HashedText(Inputs):
     """Words of every text, hashed into a fixed number of features.
 
-    Made by ``hash_text``, a text has the same features in any set. ``fit_weights`` gives each
-    feature a weight, from training rows. The rows are kept sparse and made dense a batch at a time.
+    ``hash_text`` gives a text the same features in any set. ``fit_weights`` computes the weight of
+    each feature from training rows. Rows are stored sparse and made dense a batch at a time.
 
     Args:
         starts: Where each row's entries begin, and the end of the last, shape (N + 1,).
@@ -161,7 +161,7 @@ class HashedText(Inputs):
         return torch.from_numpy(dense)
 
     def finish(self, gathered: Tensor) -> Tensor:
-        """The features as they are, shape (B, F)."""
+        """The features unchanged, shape (B, F)."""
         return gathered
 
     def take(self, rows: NDArray[np.int64]) -> "HashedText":
@@ -209,7 +209,7 @@ class HashedText(Inputs):
         )
 
     def _entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places of the entries of these rows, row after row, and the number each row has."""
+        """Positions of the entries of these rows, row by row, and how many each row has."""
         lengths = self.starts[rows + 1] - self.starts[rows]
         before = np.cumsum(lengths) - lengths
         return np.repeat(self.starts[rows] - before, lengths) + np.arange(lengths.sum()), lengths

@@ -30,7 +30,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 @final
 @dataclass(frozen=True, eq=False)
 class ImageFiles(Inputs):
-    """Images warped to a square and cropped: at random and mirrored in training, else centred.
+    """Images warped to a square and cropped: at random and mirrored in training, otherwise centred.
 
     Each image is cropped and mirrored independently. Decoding takes most of the time: let
     ``Batches`` do it in worker processes.
@@ -172,11 +172,11 @@ def decode(path: Path, *, size: int | None = None) -> Any:
     Args:
         path: The file.
         size: Side it will be warped to. A JPEG four times as large is then decoded at a
-            half, a quarter or an eighth of its size, which is quicker and looks the same.
+            half, a quarter or an eighth of its size, which is faster and looks the same.
 
     Raises:
-        DataError: If it cannot be read as an image, has too many pixels, or values whose range
-            is not known.
+        DataError: If it cannot be read as an image, has too many pixels, or values of unknown
+            range.
     """
     library = import_extra("PIL.Image", extra="data")
     try:
@@ -194,7 +194,7 @@ def decode(path: Path, *, size: int | None = None) -> Any:
     except DataError:
         raise
     except FileNotFoundError as error:
-        raise BadImageError(f"{path}: there is no such image") from error
+        raise BadImageError(f"{path}: no such image") from error
     # A damaged file makes Pillow's readers fail in many ways (OSError, SyntaxError, ValueError,
     # struct.error, EOFError, DecompressionBombError ...); all mean that it cannot be read.
     except Exception as error:
@@ -221,10 +221,10 @@ def _without_transparency(image: Any) -> Any:
 
 
 def _eight_bits(image: Any, path: Path) -> Any:
-    """The image with 8 bits a channel. Pillow would cut 16 bits off at 255, which makes all white.
+    """The image with 8 bits per channel. Pillow would clip 16 bits at 255, so all would be white.
 
     Raises:
-        DataError: If its values are whole numbers of 32 bits or fractions.
+        DataError: If its values are 32-bit integers or floating point.
     """
     is_deep = image.mode == "I" and image.format in ("PNG", "PPM")  # they have 16 bits at most
     if is_deep or image.mode.startswith("I;16"):
@@ -232,7 +232,7 @@ def _eight_bits(image: Any, path: Path) -> Any:
         return import_extra("PIL.Image", extra="data").fromarray(levels)
     if image.mode in ("I", "F"):
         raise BadImageError(
-            f"{path}: holds values of 32 bits of no known range; save it with 8 or 16 bits"
+            f"{path}: holds 32-bit values of unknown range; save it with 8 or 16 bits"
         )
     return image
 
@@ -246,8 +246,8 @@ def confined_names(root: Path, names: Sequence[str], *, source: str) -> tuple[st
         source: File that names them, for messages.
 
     Raises:
-        DataError: If a name is blank, holds a NUL, or leads outside the root, be it by ``..``, by
-            being absolute or through a link.
+        DataError: If a name is blank, holds a NUL, or points outside the root, by ``..``, as an
+            absolute path or through a link.
     """
     top = os.path.realpath(root)
     prefix = top if top.endswith(os.sep) else top + os.sep
@@ -283,7 +283,7 @@ def check_present(data: Data) -> None:
         wrong = [
             (row, problem)
             for row, name in enumerate(split.inputs.names)
-            if (problem := absence(split.inputs.root / name)) is not None
+            if (problem := missing_reason(split.inputs.root / name)) is not None
         ]
         if wrong:
             row, problem = wrong[0]
@@ -291,7 +291,7 @@ def check_present(data: Data) -> None:
             raise BadImageError(f"{data.name}: row {str(split.row_ids[row])!r}: {problem}{more}")
 
 
-def absence(path: Path) -> str | None:
+def missing_reason(path: Path) -> str | None:
     """Why there is no file to read here, or None if there is one."""
     try:
         status = os.stat(path)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from imae._draws import row_draws
-from imae.data.image_files import ImageFiles, absence, decode, normalise
+from imae.data.image_files import ImageFiles, decode, missing_reason, normalise
 from imae.data.split import Data, Inputs, Skipped, Split, hash_rows
 from imae.errors import ArgumentError, DataError, check_integer
 
@@ -121,7 +121,7 @@ def channel_statistics(
     """Mean and standard deviation of every channel, on pixels scaled to [0, 1].
 
     They come from exact counts of the 256 values, so they are the same on every machine. A
-    channel of one value only has deviation 1, so that it can be divided by.
+    constant channel gets deviation 1, so that it can be divided by.
 
     Args:
         pixels: Images, shape (N, C, H, W), uint8.
@@ -167,7 +167,7 @@ def read_into_memory(data: Data) -> Data:
                 first.append(image.size)
             if image.size != first[0]:
                 raise DataError(
-                    f"{files.root / name}: is {image.width} x {image.height} where others are "
+                    f"{files.root / name}: is {image.width} x {image.height}, others are "
                     f"{first[0][0]} x {first[0][1]}; resize them, or read them without in_memory"
                 )
             if pixels is None:
@@ -186,7 +186,7 @@ def drop_unreadable(data: Data, *, workers: int = 0) -> Data:
     Every image is decoded once, so this takes about as long as an epoch of reading.
 
     Args:
-        data: Data whose inputs are image files; other inputs come back as they are.
+        data: Data whose inputs are image files; other inputs are returned unchanged.
         workers: Processes that decode; 0 does it in this one.
 
     Raises:
@@ -244,7 +244,7 @@ class _Checks(Dataset[str]):
 
     def __getitem__(self, row: int) -> str:
         path = self._images.root / self._images.names[row]
-        missing = absence(path)
+        missing = missing_reason(path)
         if missing is not None:
             return missing
         try:

@@ -1,4 +1,4 @@
-"""Labels: from what a source contains to class numbers, with checks and notes on doubtful ones."""
+"""Labels: from the values in a source to class numbers, with checks and notes on doubtful ones."""
 
 import math
 import re
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """Labels as they are in a source, and how to name a row of it in a message.
+    """Labels as written in a source, and how to name a row of it in a message.
 
     Args:
         source: File or folder they come from.
         row_ids: Id of every row, shape (N,).
         values: N names or whole numbers; None, NaN and blank mean that the label is missing.
         are_names: Whether the values are names, such as those of folders, in which neither ``nan``
-            nor a blank at the end has a meaning.
-        is_table: Whether it is a column of a table, in which numbers are names: -1 may be one.
+            nor a trailing blank has a special meaning.
+        is_table: Whether it is a column of a table, where numbers are names: -1 may be a class.
     """
 
     source: str
@@ -50,16 +50,16 @@ def encode_labels(
     """Class numbers of all columns, the training columns first, and the names of the classes.
 
     The classes are those of the training columns, in order: as numbers if all labels are whole
-    numbers (``1.0`` is one), else by name. If ``class_names`` are given, a text that is one of them
-    means it, and whole numbers count them from 0.
+    numbers (``1.0`` is one), else by name. If ``class_names`` are given, a text that equals one of
+    them means that class, and whole numbers count them from 0.
 
     Args:
-        train: Columns that say which classes there are.
+        train: Columns that determine the classes.
         others: Columns that may use these classes only.
         class_names: Names of the classes, if they are known.
 
     Raises:
-        DataError: If a label is missing, no whole number or name, negative, not one of the classes,
+        DataError: If a label is missing, neither a whole number nor a name, negative, or unknown,
             or there are fewer than two classes.
 
     Examples:
@@ -93,7 +93,9 @@ def _encode_known(column: LabelColumn, class_names: Sequence[str]) -> NDArray[np
     """Numbers count the classes from 0; texts are names if any of them is one, else numbers."""
     by_name: dict[int | str, int] = {name: number for number, name in enumerate(class_names)}
     if len(by_name) < len(class_names):
-        raise DataError(f"{column.source}: two classes have one name ({_listing(class_names)})")
+        raise DataError(
+            f"{column.source}: two classes have the same name ({_listing(class_names)})"
+        )
     _check_several(by_name, column)
     written = _tidy(column)
     whole = [_whole(value, column) for value in written]
@@ -101,7 +103,7 @@ def _encode_known(column: LabelColumn, class_names: Sequence[str]) -> NDArray[np
     if all(isinstance(value, int) for value in written):
         _check_not_negative(column, whole)
         return _encode(column, written, by_count, known=True)
-    # What 1.0 and 1 have in common is the 1.
+    # 1.0 and 1 are the same number, 1.
     names = [
         str(value) if str(value) in by_name else str(number)
         for value, number in zip(written, whole, strict=True)
@@ -142,7 +144,7 @@ def _tidy(column: LabelColumn) -> list[int | str]:
 
 
 def _whole(value: int | str, column: LabelColumn) -> int | str:
-    """The number that a text is, unless that number would be written otherwise (``007``)."""
+    """The number in a text, unless that number is normally written differently (``007``)."""
     if isinstance(value, int):
         return value
     text = value if column.are_names else re.sub(r"\.0+$", "", value)
@@ -208,14 +210,14 @@ _DECIMAL = re.compile(r"-?\d*\.\d+(e-?\d+)?", re.IGNORECASE)
 
 
 def _folded(name: str) -> str:
-    """What names share that look alike: no case, no blanks but one, one code for each letter."""
+    """The name in lower case, with single blanks and normalised Unicode, to find similar ones."""
     plain = unicodedata.normalize("NFKC", name).lower()
     shown = "".join(letter for letter in plain if unicodedata.category(letter) != "Cf")
     return " ".join(shown.split())
 
 
 def label_notes(data: "Data") -> list[str]:
-    """Doubts about the labels: numbers that are measured, classes that may be one or missing.
+    """Doubts about the labels: measured numbers, classes that may be the same or missing labels.
 
     Examples:
         >>> from imae.data import from_arrays

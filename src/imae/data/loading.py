@@ -71,7 +71,7 @@ LAYOUTS: Catalog[Data] = Catalog(
     ),
 )
 _NO_FEATURES = (*ID_NAMES, *LABEL_NAMES, "clean_label", "split", "weight")
-# What Pillow does to make a colour grey; a grey image that became RGB comes back as it was.
+# Pillow's conversion to grey; a grey image that was converted to RGB becomes what it was.
 _GREY_WEIGHTS = np.array([19595, 38470, 7471], np.uint32).reshape(1, 3, 1, 1)
 
 
@@ -97,13 +97,13 @@ def load(
         on_bad_image: ``"fail"`` stops at an image that cannot be read, when it is needed.
             ``"skip"`` decodes every image now and leaves those out, listed in ``Data.skipped``.
         workers: Processes that decode for ``"skip"``.
-        options: What the set takes (see ``imae.data.sources``), or the layout: ``label_column``,
+        options: Options of the set (see ``imae.data.sources``) or of the layout: ``label_column``,
             ``id_column``, ``path_column``, ``text_column``, ``feature_columns`` and ``drop`` for a
             CSV or Parquet file, ``resize``, ``crop``, ``flip`` for images, ``pad`` for arrays. None
             means not given.
 
     Raises:
-        ArgumentError: If an option is not taken.
+        ArgumentError: If an option is not known.
         DataError: If there is no such set and no such path, or the data cannot be used.
 
     Examples:
@@ -130,13 +130,13 @@ def load_unscaled(
     workers: int = 0,
     **options: Any,
 ) -> tuple[Data, bool]:
-    """Data as ``load`` returns it, but before its numbers are brought to one scale.
+    """Data as ``load`` returns it, but not yet standardised.
 
     For callers that train on a part of the training rows, and must fit the scale to that part.
 
     Returns:
-        The data, and whether it has a scale already: known sets bring the statistics that
-        everybody uses.
+        The data, and whether it is already standardised: known sets have published statistics
+        that everybody uses.
 
     Raises:
         ArgumentError: As ``load`` does.
@@ -170,7 +170,7 @@ def existing_path(name_or_path: str | Path) -> Path:
 
     Raises:
         ArgumentError: If it is neither a name nor a path.
-        DataError: If there is none; a known set of a similar name is suggested.
+        DataError: If it does not exist; a known set of a similar name is suggested.
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise ArgumentError(f"data is given by its name or path, got {name_or_path!r}")
@@ -178,7 +178,7 @@ def existing_path(name_or_path: str | Path) -> Path:
     try:
         if path.exists():
             return path
-        reason = "there is no such path"
+        reason = "no such file or folder"
     except (OSError, ValueError) as error:  # too long, or holds a NUL
         reason = f"it is not a valid path ({error})"
     if os.sep in str(name_or_path) or path.suffix.lower() in (*TABLE_SUFFIXES, *ARRAY_SUFFIXES):
@@ -211,7 +211,7 @@ _MOST_NAMES = 5
 
 
 def describe(data: Data) -> str:
-    """One line of what was read: rows, classes with their counts, and columns.
+    """Describes the data in one line: rows, classes with their counts, and columns.
 
     Examples:
         >>> from imae.data import load
@@ -269,7 +269,7 @@ class Unlabelled:
         return len(self.inputs)
 
     def split(self, class_names: Sequence[str]) -> Split:
-        """The rows in the form that batches are made of; the labels are all 0 and mean nothing."""
+        """The rows as a split, from which batches can be made; the labels are all 0, unused."""
         labels = np.zeros(len(self), np.int64)
         return Split(self.inputs, labels, self.row_ids, tuple(class_names))
 
@@ -281,7 +281,7 @@ def load_unlabelled(
     options: Mapping[str, Any] | None = None,
     root: str | Path | None = None,
 ) -> Unlabelled:
-    """New rows for a network, prepared as the rows it was trained on.
+    """New rows for a network, prepared like the rows it was trained on.
 
     Labels are neither needed nor read. A folder gives all images below it, whatever its folders
     are called; a CSV or Parquet file gives the images, texts or features of every row; a ``.npz``
@@ -292,7 +292,7 @@ def load_unlabelled(
     Args:
         name_or_path: Name of a known set, or path of your own rows; or the rows themselves: an
             array, a tensor, a data frame, a torch data set, or rows that were read already.
-        like: The inputs that were trained on, or ``without_rows`` of how they were prepared.
+        like: The inputs that were trained on, or ``without_rows`` of their stored preparation.
         options: Options that they were loaded with.
         root: For a known set the folder of its files. For a path the folder that all images
             must be in.
@@ -382,7 +382,8 @@ def _read_columns(
             values, raw = read_encoded(file, wanted, like.encoding)
         inputs = encoded_table(raw, like.encoding)
         for encoding, column in zip(like.encoding, raw.columns, strict=True):
-            notes += [*([] if column.note is None else [column.note]), *encoding.doubts(column)]
+            notes += [] if column.note is None else [column.note]
+            notes += encoding.unseen_values(column)
     else:
         with _needed_columns():
             values, numbers = file.read(wanted, features)
@@ -412,7 +413,7 @@ def _read_columns(
 
 @contextlib.contextmanager
 def _needed_columns() -> Iterator[None]:
-    """Turns a cell that cannot be used into an error for data in which every column is needed."""
+    """Rewords the error about a cell that cannot be used: here no column can be dropped."""
     try:
         yield
     except CellError as error:
@@ -452,7 +453,7 @@ def _input_columns(
 
 
 def _fitting(rows: Unlabelled, like: Inputs, where: str) -> Inputs:
-    """The rows as inputs of the training rows' kind, shape and normalisation."""
+    """The rows as inputs with the kind, shape and normalisation of the training rows."""
     inputs = rows.inputs
     if isinstance(inputs, ImageFiles) and isinstance(like, ImageFiles):
         inputs = replace(inputs, resize=like.resize, crop=like.crop, blue_first=like.blue_first)

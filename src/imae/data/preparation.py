@@ -27,8 +27,8 @@ from imae.data.torch_dataset import DatasetInputs
 from imae.errors import DataError
 
 _WIDEST = 20.0  # range of a standardised column
-# Differences below this part of the largest value are rounding. Times in seconds since 1970 need
-# nine digits, which float64 has.
+# Differences below this share of the largest value are rounding errors. Times in seconds since 1970
+# need nine digits, which float64 has.
 _ROUNDING = {"float32": 1e-6, "float64": 1e-10}
 
 
@@ -37,10 +37,10 @@ def fit_preparation(data: Data) -> Data:
 
     Columns of a table become numbers (see ``imae.data.encoding``), and all numbers get mean 0 and
     deviation 1 in training; images in memory get the channel means and deviations of the training
-    images. Other inputs come back as they are.
+    images. Other inputs are returned unchanged.
 
     Raises:
-        DataError: If a row is too far from the training rows to be brought to their scale.
+        DataError: If a row is too far from the training rows to be standardised.
 
     Examples:
         >>> table = Table(np.array([[1.0], [3.0]], np.float32))
@@ -52,7 +52,7 @@ def fit_preparation(data: Data) -> Data:
 
 
 def fit_scale(fitted: Split, *, source: str) -> Callable[[Split], Split]:
-    """A function that brings any split to the scale of these rows; see ``fit_preparation``.
+    """A function that standardises any split like these rows; see ``fit_preparation``.
 
     Args:
         fitted: Rows that the statistics are taken from.
@@ -97,9 +97,9 @@ def _statistics(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and scale of every column.
 
-    The scale is the standard deviation, but at least a twentieth of the range, so that the one row
+    The scale is the standard deviation, but at least a twentieth of the range, so that a single row
     of 10,000 that differs from the others becomes 20 and not 100. A column whose values are equal
-    but for rounding keeps its scale: dividing by next to nothing would make noise of it.
+    except for rounding keeps its scale: dividing by almost 0 would turn it into noise.
     """
     centre = values.mean(axis=0, dtype=np.float64)
     spread = values.max(axis=0).astype(np.float64) - values.min(axis=0)
@@ -161,13 +161,13 @@ def _weighted(split: Split, weights: NDArray[np.float32]) -> Split:
 
 
 def describe_preparation(inputs: Inputs) -> dict[str, Any]:
-    """How these inputs are prepared, in values that JSON knows.
+    """How these inputs are prepared, as values that JSON can hold.
 
     ``kind`` is "images" (with ``mean`` and ``std`` of each channel, ``blue_first`` if the channels
     are blue, green, red, and either the ``shape`` of
     images in memory or ``resize`` and ``crop`` of those in files), "features" (with ``columns``,
-    their names or None, ``mean`` and ``std``, and how they were made of the columns of a file as
-    ``encoding``), "texts" (with ``num_features`` and their ``weights``) or "tensors"
+    their names or None, ``mean`` and ``std``, and ``encoding``, how they were made from the columns
+    of a file), "texts" (with ``num_features`` and their ``weights``) or "tensors"
     (inputs of a torch data set, used as they are, with their ``shape``).
 
     Examples:
@@ -204,7 +204,7 @@ def describe_preparation(inputs: Inputs) -> dict[str, Any]:
 
 
 def without_rows(described: Mapping[str, Any]) -> Inputs:
-    """Inputs without a single row, prepared as described: what new rows are to be like.
+    """Inputs without any rows, prepared as described: a template for new rows.
 
     Args:
         described: A result of ``describe_preparation``.
@@ -226,7 +226,7 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
             return DatasetInputs(example, np.zeros(0, np.int64))
         mean, std = _numbers(described["mean"]), _numbers(described["std"])
         if len(mean) != len(std) or min(std, default=0) <= 0:
-            raise ValueError("as many means as positive deviations are needed")
+            raise ValueError("mean and std must have the same length, and std must be positive")
         if kind == "features":
             columns = described["columns"]
             names = None if columns is None else tuple(map(str, columns))
@@ -239,7 +239,7 @@ def without_rows(described: Mapping[str, Any]) -> Inputs:
                 encoding=None if encoding is None else read_encodings(encoding),
             )
         if kind != "images":
-            raise ValueError(f"no rows are of kind {kind!r}")
+            raise ValueError(f"unknown kind {kind!r}")
         if "crop" in described:
             resize, crop = _whole(described["resize"]), _whole(described["crop"])
             files = ImageFiles(Path(), (), resize=resize, crop=crop, mean=mean, std=std)

@@ -1,4 +1,4 @@
-"""Rows with labels: what every data source returns, and how rows are divided by chance."""
+"""Rows with labels, which every data source returns, and their random division."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -32,8 +32,8 @@ class Inputs(ABC):
         """The inputs at these positions in their smallest form, which a worker process passes on.
 
         One number is drawn from the generator for the whole call, and the augmentation of a row
-        follows from that number and the row. So a row does not change with its neighbours: any
-        share of a batch, drawn from a generator in the same state, is a share of the same batch.
+        follows from that number and the row. So a row does not depend on the others in the batch:
+        any part of a batch, drawn with a generator in the same state, is the same.
 
         Args:
             rows: Positions in the split, shape (B,).
@@ -42,7 +42,7 @@ class Inputs(ABC):
 
     @abstractmethod
     def finish(self, gathered: Tensor) -> Tensor:
-        """What ``gather`` gave, as float32 ready for a network."""
+        """The result of ``gather`` as float32, ready for a network."""
 
     def batch(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
         """The inputs at these positions, float32, ready for a network; see ``gather``."""
@@ -57,7 +57,7 @@ class Inputs(ABC):
         """Hash of what evaluation sees: every row's content, in order, and its preparation."""
 
     def row_keys(self) -> NDArray[np.uint64] | None:
-        """A number for each row, shape (N,), that equal rows share; None if it costs too much."""
+        """A hash of each row, shape (N,), equal for equal rows; None if it costs too much."""
         return None
 
 
@@ -111,12 +111,12 @@ class Split:
         return len(self.class_names)
 
     def relabel(self, labels: NDArray[np.int64]) -> "Split":
-        """The same rows under other labels; the present ones count as clean unless others do."""
+        """The same rows with other labels; the old ones become clean labels if there are none."""
         clean = self.labels if self.clean_labels is None else self.clean_labels
         return replace(self, labels=labels, clean_labels=clean)
 
     def take(self, rows: NDArray[np.int64]) -> "Split":
-        """The rows at these positions, in this order, under the ids they have."""
+        """The rows at these positions, in this order, with their ids."""
         return replace(
             self,
             inputs=self.inputs.take(rows),
@@ -146,7 +146,7 @@ class Data:
         test: Rows to report on, if the source has such a part.
         skipped: Rows left out because their image cannot be read.
         notes: What a person should know before training on it, each in one line.
-        columns: Of a table, each column and what it is used as, or why it is not used.
+        columns: For a table, each column and how it is used, or why it is not.
     """
 
     name: str
@@ -168,12 +168,12 @@ class Data:
         return self.train.num_classes
 
     def splits(self) -> dict[str, Split]:
-        """The splits that are there, by name: train, then validation, then test."""
+        """The existing splits by name: train, then validation, then test."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
 
     def map_splits(self, change: Callable[[Split], Split]) -> "Data":
-        """The data with every split that is there replaced by what ``change`` makes of it."""
+        """The data with ``change`` applied to every split."""
         changed: dict[str, Any] = {name: change(each) for name, each in self.splits().items()}
         return replace(self, **changed)
 
@@ -183,7 +183,7 @@ class Data:
 
 
 def hash_rows(rows: Iterable[bytes | memoryview]) -> NDArray[np.uint64]:
-    """A number for each row that depends on nothing but its bytes, shape (N,)."""
+    """A hash of each row that depends only on its bytes, shape (N,)."""
     hashes = (hashlib.blake2b(row, digest_size=8).digest() for row in rows)
     return np.frombuffer(b"".join(hashes), np.uint64)
 
@@ -191,19 +191,19 @@ def hash_rows(rows: Iterable[bytes | memoryview]) -> NDArray[np.uint64]:
 def hold_out(
     split: Split, fraction: float, seed: int, *, purpose: str = "hold out"
 ) -> tuple[Split, Split]:
-    """The split in two: what stays and what is held out, with the same share of every given label.
+    """Splits rows in two: those that stay and those held out, with equal shares of each label.
 
-    Each class gives its share, rounded so that the total is right, and keeps at least one row.
-    Duplicates stay on one side, since a network must not be tested on a row it was trained on, so
-    slightly more or less may be held out. If there are so many that less than half of the fraction
-    could be held out, as in a table of few categories, they are divided like other rows. Rows keep
-    their order and their ids.
+    The number of rows of each given label is rounded so that the total is right, and at least one
+    stays. Duplicates stay on one side, since a network must not be tested on a row it was trained
+    on, so slightly more or fewer rows may be held out. If there are so many that less than half of
+    the fraction could be held out, as in a table of few categories, they are divided like other
+    rows. Rows keep their order and their ids.
 
     Args:
         split: Rows to divide.
         fraction: Share of the rows to hold out, in (0, 1).
         seed: Seed of the choice.
-        purpose: What the rows are for; each purpose has a choice of its own.
+        purpose: What the rows are for; each purpose has its own random choice.
 
     Raises:
         ArgumentError: If the fraction is outside (0, 1), or leaves either part without a row.
@@ -252,7 +252,7 @@ def sample_rows(split: Split, number: int, seed: int, *, purpose: str = "rows") 
 def _stratified(
     exact: NDArray[np.floating], wanted: int, limits: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Whole numbers near ``exact`` that sum to ``wanted``, if the limits of the classes allow."""
+    """Whole numbers near ``exact`` that sum to ``wanted``, if the limits of classes allow it."""
     counts: NDArray[np.int64] = np.minimum(np.floor(exact).astype(np.int64), limits)
     most_lost = np.argsort(counts - exact, kind="stable")
     while (missing := wanted - counts.sum()) > 0:
@@ -278,7 +278,7 @@ def _hold_groups(
     totals: NDArray[np.int64],
     keys: NDArray[np.uint64] | None,
 ) -> NDArray[np.bool_]:
-    """Which rows are held out, if rows of one key stay together; no key means that all differ."""
+    """Which rows are held out if rows with equal keys stay together; without keys all differ."""
     groups: dict[int, list[int]] = {}
     if keys is not None:
         _, first, sizes = np.unique(keys, return_index=True, return_counts=True)

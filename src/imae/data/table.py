@@ -25,12 +25,12 @@ from imae.data.table_file import open_columns
 from imae.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
-_ROWS_OF_A_LABEL = 10  # from so many on, one value for each label is no chance
-_FIRST_LOOK = 1000  # rows that show of most columns that they are no copy of the label
+_ROWS_OF_A_LABEL = 10  # from this number on, one value for each label is no coincidence
+_FIRST_LOOK = 1000  # rows, which show for most columns that they are no copy of the label
 _FEWEST_ROWS = 20  # below this all values may be different by chance
 _MOST_DIFFERENT = 0.95  # part of the rows; above it, words are ids or free text
 _AS_IDS = "if it names the rows, give it with id_column (--id-column)"
-_WORDS_OF_A_TEXT = 4  # on average, from which on words are free text
+_WORDS_OF_A_TEXT = 4  # on average; cells with more words are free text
 
 
 def load_manifest(
@@ -52,9 +52,9 @@ def load_manifest(
     The label is in the column ``label`` (or ``labels``, ``target``, ``y``). The inputs are the
     images named in a column ``path``, or the texts in a column ``text``, or else all other
     columns: numbers, dates and categories, with empty cells allowed. Optional columns: ``row_id``
-    or ``id``, ``clean_label``, ``split`` and ``weight``. Without ids a row is known by its path, or
-    by its position from 0. A column with another value in each row, such as a number that counts
-    the rows, is not used unless it is named in ``feature_columns``; ``Data.notes`` says so.
+    or ``id``, ``clean_label``, ``split`` and ``weight``. Without ids a row is identified by its
+    path or its position from 0. A column with a different value in each row, such as a number that
+    counts the rows, is not used unless it is named in ``feature_columns``; ``Data.notes`` says so.
 
     Args:
         path: The file.
@@ -63,8 +63,8 @@ def load_manifest(
         id_column: Column of the row ids, if it has another name.
         path_column: Column of the paths, if it has another name.
         text_column: Column of the texts, if it has another name.
-        feature_columns: Columns that are features, whatever their names are; no others are.
-        drop: Columns that are not used. One text may name several, with commas between them.
+        feature_columns: The columns that are features, whatever their names are.
+        drop: Columns that are not used. One text may hold several, separated by commas.
         resize: Side of the square that an image is warped to.
         crop: Side of the square that is cut out of it.
         flip: Whether half of the images are mirrored in training.
@@ -127,13 +127,13 @@ def load_manifest(
     )
     splits = as_texts(values[roles.split]) if roles.split else None
     data = assemble(divide(columns, splits), name=path.stem)
-    data = data.with_notes(*notes, *_copies_of_the_label(data.train), *_doubtful_parts(data))
+    data = data.with_notes(*notes, *_label_copy_notes(data.train), *_unseen_value_notes(data))
     described = tuple((name, uses.get(name, "not used: left out")) for name in file.names)
     return replace(data, columns=described)
 
 
-def _copies_of_the_label(train: Split) -> list[str]:
-    """Columns with one value for each label: no label looks wrong to who learns from them."""
+def _label_copy_notes(train: Split) -> list[str]:
+    """Notes on columns with one value for each label: with them no label looks wrong."""
     inputs, labels = train.inputs, train.labels
     number = len(np.unique(labels))
     if not isinstance(inputs, Table | RawTable) or len(labels) < _ROWS_OF_A_LABEL * number:
@@ -143,8 +143,8 @@ def _copies_of_the_label(train: Split) -> list[str]:
     else:
         columns = list(zip(inputs.columns or (), inputs.values.T, strict=True))
     return [
-        f"column {name!r} tells the label of every row: it has one value for each of the {number} "
-        f"classes; if it is the label once more, leave it out: --drop {name}"
+        f"column {name!r} gives away the label of every row: it has one value for each of the "
+        f"{number} classes; if it is a copy of the label, leave it out: --drop {name}"
         for name, values in columns
         if _is_copy(values, labels, number)
     ]
@@ -160,8 +160,8 @@ def _is_copy(values: NDArray[np.floating], labels: NDArray[np.int64], number: in
     return bool(pairs.shape[1] == number)
 
 
-def _doubtful_parts(data: Data) -> list[str]:
-    """What the validation and test rows of a table have that its training rows have not."""
+def _unseen_value_notes(data: Data) -> list[str]:
+    """What the validation and test rows of a table contain that its training rows do not."""
     train = data.train.inputs
     if not isinstance(train, RawTable):
         return []
@@ -171,7 +171,7 @@ def _doubtful_parts(data: Data) -> list[str]:
         for part, table in others.items()
         if isinstance(table, RawTable)
         for encoding, column in zip(fit_encoding(train), table.columns, strict=True)
-        for doubt in encoding.doubts(column)
+        for doubt in encoding.unseen_values(column)
     ]
 
 
@@ -180,10 +180,10 @@ def read_features(
 ) -> tuple[dict[str, list[object]], NDArray[np.float64], Table | RawTable]:
     """Columns as they are, columns of numbers, and the features.
 
-    The features are a ``Table`` if all their cells are numbers, and else a ``RawTable``.
+    The features are a ``Table`` if all their cells are numbers, otherwise a ``RawTable``.
 
     Raises:
-        DataError: If the file is damaged, or a number is none or not finite.
+        DataError: If the file is damaged, or a cell is not a finite number.
     """
     try:
         found, matrix = file.read(values, [*features, *numbers])
@@ -202,7 +202,7 @@ def read_features(
 def read_encoded(
     file: ColumnFile, values: Sequence[str], encodings: Sequence[ColumnEncoding]
 ) -> tuple[dict[str, list[object]], RawTable]:
-    """Columns as they are, and those of the encodings, each read as what it was in training.
+    """Columns as they are, and those of the encodings, each read as in training.
 
     Raises:
         DataError: If the file is damaged, or a cell is not of the kind that its column had.
@@ -252,7 +252,7 @@ def _feature_inputs(
 ) -> Inputs | None:
     """The features that are worth learning from.
 
-    ``notes`` gets a line for each that is not used, and ``uses`` what each is used as.
+    A line for each column that is not used is added to ``notes``, and how each is used to ``uses``.
     """
     if isinstance(features, Table):
         assert features.columns is not None
@@ -296,7 +296,7 @@ def _feature_inputs(
 def _note_use(
     name: str, kind: str, problem: tuple[str, str] | None, notes: list[str], uses: dict[str, str]
 ) -> None:
-    """Writes down what a column is used as, or why it is not used and what to do about it."""
+    """Records how a column is used, or why it is not used and what to do about it."""
     if problem is None:
         uses[name] = kind
         return
@@ -317,7 +317,7 @@ def _count_problem(values: NDArray[np.floating]) -> tuple[str, str] | None:
 
 
 def _problem(column: RawColumn) -> tuple[str, str] | None:
-    """Why a column is not worth learning from, and what to do about it; None if it is."""
+    """Why a column is not worth learning from, and what to do; None if it is worth it."""
     if column.num_missing == len(column.values):
         return "is empty", ""
     if column.kind == "number":
@@ -353,7 +353,7 @@ def _row_ids(
 
 
 def as_texts(values: Sequence[object]) -> list[str]:
-    """Cells as text; one that is not there is empty text."""
+    """Cells as text; a missing one is empty text."""
     return [
         value.decode("utf-8", "replace")
         if isinstance(value, bytes)

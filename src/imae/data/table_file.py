@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.arrays import check_unpacked
-from imae.data.columns import CellError, ColumnFile, as_number, first_unfit
+from imae.data.columns import CellError, ColumnFile, as_number, first_invalid
 from imae.errors import DataError, import_extra
 
-_LONGEST_LINE = 10_000_000  # a file without line ends must not fill the memory
-_BLOCK = 8192  # rows whose cells are text at one time
+_LONGEST_LINE = 10_000_000  # a file without line breaks must not fill the memory
+_BLOCK = 8192  # rows whose cells are held as text at the same time
 
 
 @final
 class CsvFile(ColumnFile):
     """A CSV file with a header line.
 
-    Cells are separated by commas; in a header without commas by semicolons, tabs or bars if it
-    has some. Where semicolons separate, a number may have a comma in place of its point.
+    Cells are separated by commas, or by semicolons, tabs or bars if the header has these and no
+    commas. With semicolons, numbers may have a decimal comma.
 
     Args:
         path: The file.
@@ -41,7 +41,7 @@ class CsvFile(ColumnFile):
         raise DataError(f"{path}: is empty; the first line must name the columns")
 
     def place(self, row: int) -> str:
-        """File and line of a row; that line on which it ends."""
+        """File and line of a row: the line on which it ends."""
         for number, (line, _) in enumerate(_rows(self.path, self._separator)):
             if number == row + 1:  # after the header
                 return f"{self.path}: line {line}"
@@ -50,7 +50,7 @@ class CsvFile(ColumnFile):
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
     ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
-        """The columns asked for, all of ``values`` as text."""
+        """The requested columns, all of ``values`` as text."""
         texts: dict[str, list[object]] = {name: [] for name in values}
         blocks = [np.empty((0, len(numbers)))]
         for lines, columns in self._blocks():
@@ -64,7 +64,7 @@ class CsvFile(ColumnFile):
         return texts, np.concatenate(blocks)
 
     def _blocks(self) -> Iterator[tuple[list[int], list[tuple[str, ...]]]]:
-        """Line numbers and columns of some thousand rows at a time."""
+        """Line numbers and columns of a few thousand rows at a time."""
         lines: list[int] = []
         cells: list[list[str]] = []
         rows = _rows(self.path, self._separator)
@@ -97,7 +97,7 @@ class CsvFile(ColumnFile):
                     "number",
                     "correct it, or leave the column out with drop (--drop)",
                 ) from None
-        wrong = first_unfit(numbers)
+        wrong = first_invalid(numbers)
         if wrong is not None:
             raise CellError(
                 f"{self.path}: line {lines[wrong]}, column {name!r} is {numbers[wrong]}",
@@ -115,7 +115,7 @@ def _separator(path: Path) -> str:
 
 
 def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Last line's number and the cells of every row, the header first; no blank lines."""
+    """Number of the last line, and the cells, of every row, the header first; no blank lines."""
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # of all readers here
     with _opened(path) as file:
         reader = csv.reader(_lines(file, path), delimiter=separator, strict=True)
@@ -186,7 +186,7 @@ class ParquetFile(ColumnFile):
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
     ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
-        """The columns asked for; a value that is not there is None."""
+        """The requested columns; a missing value is None."""
         wanted = list(dict.fromkeys([*values, *numbers]))
         packed = self.path.stat().st_size
         unpacked = self._rows * (_BYTES_OF_A_VALUE * len(values) + 8 * len(numbers))
@@ -196,7 +196,7 @@ class ParquetFile(ColumnFile):
         texts = [name for name in wanted if _is_text(self._types[name])]
         library = import_extra("pyarrow.parquet", extra="data")
         try:
-            # A repeated text is stored once in the file, and must be in memory.
+            # A repeated text is stored once in the file, and must be stored once in memory.
             table = library.read_table(
                 self.path, columns=wanted, partitioning=None, read_dictionary=texts
             )
@@ -213,7 +213,7 @@ class ParquetFile(ColumnFile):
         return {name: columns[name] for name in values}, matrix
 
     def _check_flat(self, name: str) -> None:
-        """Raises if a row of the column may hold any number of values or bytes."""
+        """Raises if a cell of the column may hold several values or bytes."""
         kind = self._types[name]
         types = self._arrow.types
         if types.is_nested(kind) or types.is_fixed_size_binary(kind):
@@ -231,7 +231,7 @@ class ParquetFile(ColumnFile):
                 "on",
                 "convert it, or leave it out with drop (--drop)",
             ) from error
-        wrong = first_unfit(numbers)  # a number that is not there has become NaN
+        wrong = first_invalid(numbers)  # a missing number has become NaN
         if wrong is not None:
             raise CellError(
                 f"{self.path}: row {wrong} (counted from 0), column {name!r} is {numbers[wrong]}",
@@ -250,7 +250,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _unpacked(column: Any) -> list[object]:
-    """The values of a column; where it is a dictionary, equal values are one object."""
+    """The values of a column; if it is dictionary-encoded, equal values are the same object."""
     values: list[object] = []
     for chunk in column.chunks:
         if hasattr(chunk, "dictionary"):
@@ -263,7 +263,7 @@ def _unpacked(column: Any) -> list[object]:
 
 
 def open_columns(path: Path) -> ColumnFile:
-    """A CSV or Parquet file, by its ending.
+    """Opens a CSV or Parquet file, by its extension.
 
     Raises:
         DataError: If it cannot be read, or its header cannot be used.

@@ -24,11 +24,11 @@ from imae.errors import ArgumentError, DataError
 @final
 @dataclass(frozen=True, eq=False)
 class DatasetInputs(Inputs):
-    """Inputs of a data set that gives (input, label) pairs.
+    """Inputs of a data set of (input, label) pairs.
 
     Transforms that draw from torch's global generator stay random and become reproducible: for
-    each item that generator is seeded by the row and put back afterwards. Those that draw from
-    ``random`` or numpy's global state stay as they are.
+    each item that generator is seeded by the row and restored afterwards. Those that draw from
+    ``random`` or numpy's global state are not changed.
 
     Args:
         dataset: Has ``__len__`` and ``__getitem__``; the first element of an item is its input, a
@@ -48,7 +48,7 @@ class DatasetInputs(Inputs):
         return tuple(self._input(int(self.rows[0]) if len(self) else 0).shape)
 
     def gather(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
-        """The inputs at these positions, as the data set gives them, stacked."""
+        """The inputs at these positions, as the data set returns them, stacked."""
         seeds = np.zeros(len(rows), np.int64)
         if generator is not None:
             seeds = row_draws(rows, (2**32,), generator=generator)[0]
@@ -113,7 +113,7 @@ def from_dataset(
         class_names: Names of the classes, if the labels are integers from 0.
 
     Raises:
-        ArgumentError: If a data set has no length or no items by index.
+        ArgumentError: If a data set has no length or cannot be indexed.
         DataError: If a label is missing, out of range or never seen in training.
 
     Examples:
@@ -138,7 +138,7 @@ def from_dataset(
 
 
 def _is_map_style(rows: object) -> bool:
-    """Whether rows are found by their number; a dictionary finds them by key."""
+    """Whether rows are indexed by number; a dictionary is indexed by key."""
     has_items = hasattr(rows, "__len__") and hasattr(rows, "__getitem__")
     return has_items and not isinstance(rows, Mapping | str | bytes)
 
@@ -163,12 +163,12 @@ def from_arrays(
 ) -> Data:
     """Arrays of inputs and labels as data; a row's id is its position, counted from 0.
 
-    The numbers are as they were given: ``imae.train.train`` brings them to one scale.
+    The numbers are not changed: ``imae.train.train`` standardises them.
 
     Args:
         x: Features (N, F), as an array, a tensor or a data frame; or images, uint8, shape
-            (N, H, W), (N, H, W, C) or (N, C, H, W). Arrays of any other shape or type of number
-            are inputs that are ready for the network.
+            (N, H, W), (N, H, W, C) or (N, C, H, W). Arrays of any other shape or dtype
+            are used as network inputs unchanged.
         y: Labels, shape (N,): names, or integers from 0.
         name: Name of the data.
         class_names: Names of the classes, if the labels are integers from 0.
@@ -194,7 +194,7 @@ def from_arrays(
 
 
 def as_data(rows: object) -> Data:
-    """Data as it is; a torch data set, arrays ``(X, y)`` or a frame with its labels as data.
+    """Converts a torch data set, arrays ``(X, y)`` or a frame with labels; data is unchanged.
 
     Raises:
         ArgumentError: If it is none of these.
@@ -235,7 +235,7 @@ def inputs_in_memory(x: Any, *, where: str) -> Inputs:
     """Inputs from an array, a tensor, a data frame or a torch data set; see ``from_arrays``.
 
     Args:
-        x: One input for each row; of the items of a data set the first element.
+        x: One input for each row; for a data set, the first element of its items.
         where: What the rows are called in messages.
 
     Raises:

@@ -29,7 +29,7 @@ class Tracklets:
         is_query: Whether a tracklet is a query, shape (K,), bool.
 
     Raises:
-        DataError: If lengths differ, a tracklet has no frame or frames that are not there, or two
+        DataError: If lengths differ, a tracklet has no frame or missing frames, or two
             share a frame.
     """
 
@@ -66,7 +66,7 @@ class Tracklets:
 
     @property
     def owners(self) -> NDArray[np.int64]:
-        """Tracklet of every frame, shape (N,); -1 for a frame of none."""
+        """Tracklet of every frame, shape (N,); -1 for a frame that belongs to none."""
         owners = np.full(len(self.frames), -1, np.int64)
         for tracklet, (start, stop) in enumerate(zip(self.starts, self.stops, strict=True)):
             owners[start:stop] = tracklet
@@ -79,7 +79,7 @@ class Tracklets:
 
     @property
     def gallery_rows(self) -> NDArray[np.int64]:
-        """Positions of the gallery: every tracklet, the queries too, as in the official protocol.
+        """Positions of the gallery: all tracklets including queries, as in the official protocol.
 
         A query is never compared with itself: tracklets of its identity from its own camera do not
         count.
@@ -88,9 +88,9 @@ class Tracklets:
 
 
 def as_tracklets(split: Split) -> Tracklets:
-    """Each row as a tracklet of one frame and a query; its identity is its true label.
+    """Each row as a tracklet of one frame, which is a query; its identity is its true label.
 
-    Every row has a camera of its own, so a query is compared with all rows but itself.
+    Every row has a camera of its own, so a query is compared with all rows except itself.
 
     Examples:
         >>> from imae.data import load
@@ -124,7 +124,7 @@ def unseen_class_tracklets(
         variant: The variant of ``cifar100``; other variants have no unseen class, and give None.
 
     Raises:
-        DataError: If the set is not there, or not the published one.
+        DataError: If the set is missing, or not the published one.
     """
     if variant != "half":
         return None
@@ -185,7 +185,7 @@ def load_tracklets(
         options: Options that the set was loaded with.
 
     Raises:
-        DataError: If the set is not there.
+        DataError: If the set is missing.
 
     Examples:
         >>> load_tracklets("digits") is None

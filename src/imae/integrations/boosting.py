@@ -39,14 +39,14 @@ class Objective:
     Pass the object as ``obj`` of ``xgboost.train``, as ``objective`` in the parameters of
     ``lightgbm.train``, or as ``objective`` of ``XGBClassifier`` and ``LGBMClassifier``; it takes
     the arguments of each. For several classes the native calls need ``num_class`` too. Models with
-    an own objective give raw scores: ``predict_proba`` turns them into probabilities. Metrics of
-    LightGBM see raw scores too: pass ``metric`` instead.
+    a custom objective return raw scores: ``predict_proba`` turns them into probabilities. Metrics
+    of LightGBM see raw scores too: pass ``metric`` instead.
 
     Args:
         curve: A curve by its name, such as ``"imae"`` or ``"gce:q=0.5"``, or from ``imae.curves``.
-        T: The parameter of ``"imae"``, by default 8; "auto" lets it follow the training, a step
-            each round, and each fold of a cross validation by itself. It was worse than 8 in most
-            measurements (``results/boosting``).
+        T: The parameter of ``"imae"``, by default 8; "auto" lets it follow the training, with one
+            step per round, separately for each fold of a cross-validation. It was worse than 8 in
+            most measurements (``results/boosting``).
         curvature: The factor f; by default that of XGBoost, 2 for several classes and 1 for two.
 
     Examples:
@@ -84,7 +84,7 @@ class Objective:
         Args:
             first: Raw scores, if the second argument is a data set of either library; else labels.
             second: A data set, or raw scores.
-            sample_weight: How much each row counts, shape (N,); a data set brings its own.
+            sample_weight: How much each row counts, shape (N,); a data set has its own.
 
         Raises:
             ArgumentError: If the curve gives no row a weight where training starts.
@@ -127,7 +127,7 @@ class Objective:
         return np.asarray(logits.softmax(1).numpy())
 
     def predict_proba(self, model: Any, rows: Any) -> Floats:
-        """Probabilities that a model of either library gives to rows, shape (N, C).
+        """Probabilities that a model of either library predicts for rows, shape (N, C).
 
         Args:
             model: A booster, or an estimator of the scikit-learn interface.
@@ -162,10 +162,10 @@ class Objective:
 
 
 class _Trainings:
-    """A T for each training that one objective serves at a time, such as the folds of a search.
+    """A T for each training that uses the same objective, such as the folds of a search.
 
-    A training is recognised by its data set, or where a library passes arrays only by its labels.
-    It begins again where the scores are those that it began with.
+    A training is recognised by its data set or, if a library passes only arrays, by its labels.
+    It starts again when the scores are the initial ones.
     """
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ class _Trainings:
 
 
 def _is_start(logits: Tensor) -> bool:
-    """Whether all rows have one score, as in the first round."""
+    """Whether all rows have the same score, as in the first round."""
     return bool((logits == logits[:1]).all())
 
 

@@ -1,4 +1,4 @@
-"""What a training outside of `imae.train` shows of every row, for the audit."""
+"""Dynamics of every row in a training outside of `imae.train`, for the audit."""
 
 import copy
 import itertools
@@ -30,13 +30,13 @@ class Training:
     """What a `Learner` is trained on.
 
     Args:
-        inputs: Gives the rows at some positions, shape (B, F).
+        inputs: Returns the rows at some positions, shape (B, F).
         target: Given labels of all rows, shape (N,).
         weight: How much each row counts, shape (N,).
         held: Positions of rows that only decide when to stop, shape (M,); may be empty.
         batch_size: Rows of a step.
-        max_epochs: Epochs at most.
-        patience: Epochs without a better accuracy on the rows held out after which it ends.
+        max_epochs: Maximum number of epochs.
+        patience: Ends after this many epochs without a better accuracy on the held-out rows.
     """
 
     inputs: Callable[[Ints], Tensor]
@@ -57,8 +57,8 @@ class Learner:
         method: The loss; its cap becomes the last step of the network.
         lr: Step size of Adam.
         weight_decay: Weight decay.
-        dtype: Of the rows and the weights.
-        seed: Seed of the first weights; the global generator is left alone.
+        dtype: Type of the rows and the weights.
+        seed: Seed of the initial weights; the global generator is not changed.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Learner:
         )
 
     def fit(self, training: Training, generator: np.random.RandomState) -> list[EpochDynamics]:
-        """Trains, and gives what each epoch has shown of every row.
+        """Trains, and returns the dynamics of every row in each epoch.
 
-        The step size falls linearly to 0. With rows held out, the weights that predict the most of
-        their given labels are kept. Patience begins when these are predicted better than by naming
-        the largest class: with a rare class that takes more than a few epochs.
+        The step size falls linearly to 0. With held-out rows, the weights that predict most of
+        their given labels are kept. Patience starts when these are predicted better than by always
+        predicting the largest class: with a rare class that takes more than a few epochs.
         """
         number, held = len(training.target), training.held
         trained = np.setdiff1d(np.arange(number), held)
@@ -105,7 +105,7 @@ class Learner:
         best_state = self.network.state_dict()
         while len(epochs) < training.max_epochs and len(epochs) - best_epoch < training.patience:
             dynamics = Dynamics(number)
-            # One batch stays in its order, and the generator as it is.
+            # A single batch is not shuffled, and the generator is not used.
             order = trained if batches == 1 else generator.permutation(trained)
             for rows in np.array_split(order, batches):
                 target, weight = training.target[rows], training.weight[rows]
@@ -129,7 +129,7 @@ class Learner:
         return epochs
 
     def _step(self, inputs: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """One step on a batch; gives the logits from before it, shape (B, C)."""
+        """One step on a batch; returns the logits before it, shape (B, C)."""
         logits: Tensor = self.network(inputs.to(self.dtype))
         losses = self.method(Rows(logits, target, target, weight=weight))
         total = weight.sum()
@@ -147,7 +147,7 @@ class Learner:
 
 
 def _largest_class(target: Tensor, weight: Tensor) -> float:
-    """How much the rows of the heaviest class weigh together; 0 if there are no rows."""
+    """Total weight of the rows of the largest class; 0 if there are no rows."""
     return float(torch.bincount(target, weight, minlength=1).max())
 
 
@@ -217,11 +217,11 @@ class Recorder:
         self._num_classes, self._steps, self._start = 2, 0, time.monotonic()
         if _rank() == 0:
             if self.folder.exists():
-                raise ArgumentError(f"{self.folder.path}: holds a run; name another folder")
+                raise ArgumentError(f"{self.folder.path}: holds a run; choose another folder")
             check_free(self.folder.path)
 
     def update(self, rows: Tensor, logits: Tensor, target: Tensor | None = None) -> None:
-        """Takes in a batch of the training pass.
+        """Records a batch of the training pass.
 
         Args:
             rows: Positions of the rows, shape (B,).
@@ -256,7 +256,7 @@ class Recorder:
         observe(self._dynamics, rows, logits.detach().cpu(), self._given[rows])
 
     def end_epoch(self) -> None:
-        """Writes what the epoch has shown; nothing if it has shown no row."""
+        """Writes the dynamics of the epoch, if any row was recorded."""
         dynamics = self._dynamics or Dynamics(len(self._given))
         state = torch.cat([dynamics.state(), self._given.unsqueeze(0).float()])
         whole, *others = _of_all_processes(state)
@@ -283,7 +283,7 @@ class Recorder:
         folder.write_config(self._settings)
 
     def finish(self) -> None:
-        """Says in the folder that the training is over."""
+        """Marks the training in the folder as finished."""
         history = self.folder.history() if _rank() == 0 else []
         if history:
             final = history[-1]

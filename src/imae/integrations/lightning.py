@@ -42,14 +42,14 @@ class AuditCallback(Callback):  # type: ignore[misc]
         self.recorder: Recorder | None = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Learns how many rows there are.
+        """Creates the recorder for the number of training rows.
 
         Raises:
-            ArgumentError: If the training set does not know its length, or the folder is not empty.
+            ArgumentError: If the training set has no length, or the folder is not empty.
         """
         dataset: Any = getattr(trainer.train_dataloader, "dataset", None)
         if not hasattr(dataset, "__len__"):
-            raise ArgumentError("the audit needs a training set that knows its length")
+            raise ArgumentError("the audit needs a training set with a length")
         options: Any = self._options
         self.recorder = Recorder(self._out, len(dataset), **options)
 
@@ -61,7 +61,7 @@ class AuditCallback(Callback):  # type: ignore[misc]
         batch: Any,  # noqa: ARG002
         batch_idx: int,  # noqa: ARG002
     ) -> None:
-        """Takes in a batch; nothing if ``training_step`` returned None to skip it.
+        """Records a batch, unless ``training_step`` returned None to skip it.
 
         Raises:
             DataError: If ``training_step`` does not return what is needed.
@@ -75,11 +75,11 @@ class AuditCallback(Callback):  # type: ignore[misc]
         self.recorder.update(*(outputs[name] for name in wanted))
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Writes what the epoch has shown."""
+        """Writes the dynamics of the epoch."""
         assert self.recorder is not None
         self.recorder.end_epoch()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Says in the folder that the training is over."""
+        """Marks the training in the folder as finished."""
         assert self.recorder is not None
         self.recorder.finish()

@@ -68,11 +68,11 @@ Ints = NDArray[np.int64]
 
 
 class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A neural network for rows of numbers that tolerates wrong labels, and names them.
+    """A neural network for rows of numbers that tolerates wrong labels, and finds them.
 
-    Parameters that ``sklearn.neural_network.MLPClassifier`` has too mean what they mean there,
-    but for ``alpha``. Rows should be scaled, for example by ``StandardScaler``; sparse rows are
-    taken as they are.
+    Parameters that ``sklearn.neural_network.MLPClassifier`` also has mean the same,
+    except for ``alpha``. Rows should be scaled, for example by ``StandardScaler``; sparse rows are
+    accepted as they are.
 
     A linear classifier (``hidden_layer_sizes=()``) has other defaults. The capped loss is that of
     a network that can shape its features: with it a linear one gave up classes between others.
@@ -85,15 +85,15 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "auto" is IMAE with hidden layers, GCE without.
         T: The parameter of IMAE; "auto" lets it follow the training (``imae.losses.AutoT``).
         cap: Largest probability that the network gives a class, in (1 / C, 1); None for no cap;
-            "auto" is 0.75 with hidden layers, None without. ``predict_proba`` takes it back.
+            "auto" is 0.75 with hidden layers, None without. ``predict_proba`` undoes it.
         hidden_layer_sizes: Units of each hidden layer; () for a linear classifier.
         alpha: Weight decay of AdamW, apart from the loss: a step shrinks the weights by the step
             size times it. ``MLPClassifier`` adds half of it times the squared weights to the loss.
         batch_size: Rows of a step.
         learning_rate_init: Step size of Adam; it falls linearly to 0 within ``max_iter`` epochs.
             "auto" is 0.01 with hidden layers, 0.1 without.
-        max_iter: Epochs at most; "auto" is 100, and more for a linear classifier of few rows:
-            enough for 300 steps.
+        max_iter: Maximum number of epochs; "auto" is 100, and more for a linear classifier of few
+            rows: enough for 300 steps.
         early_stopping: Whether rows are held out, and training ends when the accuracy on their
             given labels is above the share of the largest class and no longer rises; "auto" does so
             from 1,000 rows on.
@@ -115,7 +115,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Warns:
         ConvergenceWarning: If training ended at ``max_iter`` while it was still learning, or some
-            classes were not learned: predictions and the audit are then not to be trusted.
+            classes were not learned: then trust neither the predictions nor the audit.
 
     Examples:
         >>> from sklearn.datasets import load_iris
@@ -376,7 +376,7 @@ def _removable(suspects: Ints, labels: NDArray[Any]) -> Ints:
 
 
 class LabelAuditor(BaseEstimator):  # type: ignore[misc]
-    """Takes suspect rows out of the training rows, or corrects their labels.
+    """Removes suspect rows from the training rows, or corrects their labels.
 
     No class loses its last row.
 
@@ -465,7 +465,7 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_resample(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
-        """Judges the labels; gives the rows to train on with their labels, (M, F) and (M,)."""
+        """Judges the labels; returns the rows to train on and their labels, (M, F) and (M,)."""
         self._validate_params()
         types = _TYPES if self.auditor is None else _ANY_TYPES
         rows, labels = validate_data(self, X, y, **types)

@@ -41,7 +41,7 @@ def loss_function(
     Args:
         curve: A curve by its name, such as ``"imae"`` or ``"gce"``, or from ``imae.curves``.
         shift: Whether the label of each position is the next token, as in causal language models;
-            by default it is if the class of the model's outputs is named so, as in
+            by default this is decided by the name of the class of the model's outputs, such as
             ``CausalLMOutputWithPast``.
         ignore_index: Label that does not count.
         cap: Largest probability of a class that the loss sees, see ``imae.cap_logits``.
@@ -99,8 +99,8 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
 
     For sequence classification. Every example of the training set must have its position as a
     whole number under ``row_key``, and ``TrainingArguments(remove_unused_columns=False)`` must
-    let it through; the callback takes it out of the batch before the model sees it. It watches the
-    model while the Trainer trains, and leaves nothing on it.
+    let it through; the callback removes it from the batch before the model sees it. It has hooks
+    on the model while the Trainer trains, and removes them afterwards.
 
     Args:
         out: Folder to write; it must not exist or be empty.
@@ -133,7 +133,7 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
         self._handles: list[RemovableHandle] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Watches what goes into the model and what comes out, until the training ends.
+        """Records inputs and outputs of the model until the training ends.
 
         Raises:
             ArgumentError: If the Trainer removes the positions of the rows.
@@ -163,7 +163,7 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
     on_step_end = on_substep_end
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Writes what the epoch has shown."""
+        """Writes the dynamics of the epoch."""
         self.recorder.end_epoch()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002

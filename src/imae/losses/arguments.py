@@ -85,8 +85,8 @@ def check_labels(
     Raises:
         ValueError: If the reduction is unknown or the batch sizes differ.
         IndexError: If there are labels and no classes.
-        RuntimeError: If a shape or dtype is not one that cross entropy takes, or the weights ask
-            for a gradient or have a dtype that would be rounded.
+        RuntimeError: If a shape or dtype is not one that cross entropy accepts, or the weights
+            require a gradient or have a dtype that would be rounded.
         TypeError: If the logits or the target are not tensors.
     """
     for each in (logits, target):
@@ -123,7 +123,7 @@ def check_labels(
     if is_probability:
         return Labels(logits, None, target.to(precise), None, weight, dtype, batched)
     if logits.shape[1] == 0:
-        refuse_classes_out_of_range(target, 0, ignore_index)
+        check_classes_in_range(target, 0, ignore_index)
     target = target.long()  # first: -100 would wrap around among bytes
     is_valid = target != ignore_index
     if _all_on_cpu(is_valid):
@@ -157,7 +157,7 @@ def precise_dtype(logits: Tensor) -> torch.dtype:
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
-def refuse_classes_out_of_range(target: Tensor, num_classes: int, ignore_index: int) -> None:
+def check_classes_in_range(target: Tensor, num_classes: int, ignore_index: int) -> None:
     """Raises if a class target is not a class and not the one to ignore.
 
     Raises:
@@ -198,7 +198,7 @@ def reduce_rows(
         raise RuntimeError(f"target must hold classes (int64 or uint8), got {target.dtype}")
     labels = replace(labels, logits=labels.logits.to(precise_dtype(logits)))
     if is_plain(target):
-        refuse_classes_out_of_range(target, labels.logits.shape[1], ignore_index)
+        check_classes_in_range(target, labels.logits.shape[1], ignore_index)
     losses = rows(log_probabilities(labels.logits), labels)
     if labels.class_weight is not None:
         losses = losses * labels.class_weight[labels.index]
@@ -212,7 +212,7 @@ def of_label(log_p: Tensor, labels: Labels) -> Tensor:
 
 
 def is_plain(*tensors: Tensor) -> bool:
-    """Whether ordinary eager tensors are at hand, outside compilation and function transforms."""
+    """Whether these are ordinary eager tensors, outside compilation and function transforms."""
     for tensor in tensors:
         if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
             return False
@@ -227,7 +227,7 @@ def is_plain(*tensors: Tensor) -> bool:
 
 
 def is_transformed() -> bool:
-    """Whether a transform of ``torch.func`` is under way, outside compilation."""
+    """Whether a transform of ``torch.func`` is active, outside compilation."""
     return not torch.compiler.is_compiling() and _are_functorch_transforms_active()
 
 

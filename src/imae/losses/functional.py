@@ -13,11 +13,11 @@ from imae.curves.curve import Curve
 from imae.errors import ArgumentError, check_choice, check_interval
 from imae.losses.arguments import (
     Labels,
+    check_classes_in_range,
     check_labels,
     is_autocast,
     is_plain,
     precise_dtype,
-    refuse_classes_out_of_range,
 )
 from imae.losses.kernel import (
     exp_in_place,
@@ -139,14 +139,14 @@ def curve_loss(
     if not is_plain(logits, target):
         return _composite(labels, curve, reduction, label_smoothing, normalize)
     if labels.index is not None and label_smoothing == 1:  # no label is looked up on the way
-        refuse_classes_out_of_range(target, num_classes, ignore_index)
+        check_classes_in_range(target, num_classes, ignore_index)
     try:
         if is_fast:
             return _fast(labels, curve, reduction, normalize, cap)
         return _composite(labels, curve, reduction, label_smoothing, normalize)
     except (RuntimeError, IndexError):
         if labels.index is not None:
-            refuse_classes_out_of_range(target, num_classes, ignore_index)
+            check_classes_in_range(target, num_classes, ignore_index)
         raise
 
 
@@ -308,7 +308,7 @@ def linear_curve_loss(
     labels = check_labels(
         stand_in, row_target, weight=weight, ignore_index=ignore_index, reduction=reduction
     )
-    refuse_classes_out_of_range(row_target, class_weight.shape[0], ignore_index)
+    check_classes_in_range(row_target, class_weight.shape[0], ignore_index)
     total = labels.total_scale() if reduction == "mean" else 1
     counts = labels.row_scale()
     if counts is None:

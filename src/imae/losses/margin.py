@@ -44,7 +44,7 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     total = (others - shift).exp().sum(1, keepdim=True)
     has_no_rival = total == 0
     # A gap beyond the float range is the largest number: +inf is kept for a label without rival.
-    # What is beyond is taken off as a constant, so that the gradient passes; +inf becomes NaN.
+    # The excess is subtracted as a constant, so that the gradient passes; +inf becomes NaN.
     half = (own / 2 - shift / 2 - torch.finfo(logits.dtype).max / 2).detach()
     m = own - 2 * half.clamp(min=0) - shift - total.masked_fill(has_no_rival, 1).log()
     certain = own.detach() * 0 + math.inf  # NaN unless the label's logit is finite
@@ -162,7 +162,7 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 def is_trainable(curve: Curve) -> bool:
-    """Whether a parameter of the curve is a tensor that asks for a gradient.
+    """Whether a parameter of the curve is a tensor that requires a gradient.
 
     Examples:
         >>> from imae.curves import IMAE
@@ -263,7 +263,7 @@ def precise(logits: Tensor) -> Tensor:
 
 # Up to this length the squares of a vector can be summed in float32.
 _SAFE_LENGTH = 1e18
-# Up to this mean a row that it is taken off is centred to 1e-6.
+# A row with a mean up to this is centred to 1e-6 by subtracting it.
 _LARGE_MEAN = 16.0
 
 
@@ -283,10 +283,10 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
 
     A class with logit -inf stays impossible, and C is the number of the other classes.
 
-    Two classes are another matter: their centred logits have one direction, so a row at the cap
-    could not turn, and one that is on the wrong side would stay there for ever. Their lengths
-    saturate instead of being cut: a row of length r gets the length ``r b / sqrt(r^2 + b^2)``, and
-    the cap is approached and never reached.
+    Two classes are treated differently: their centred logits have one direction, so a row at the
+    cap could not turn, and one on the wrong side would stay there forever. Their lengths
+    saturate instead of being cut: a row of length r gets the length ``r b / sqrt(r^2 + b^2)``, so
+    the cap is approached but never reached.
 
     Args:
         logits: Unnormalised scores, shape (C), (N, C) or (N, C, d1, ..., dK), any float dtype.
@@ -385,9 +385,9 @@ def capped(logits: Tensor, cap: float) -> tuple[Tensor, Tensor]:
 
 
 def turn_capped(gradient: Tensor, logits: Tensor, factor: Tensor, cap: float) -> None:
-    """Takes the gradient on capped logits to that on the logits before, in place.
+    """Turns the gradient on capped logits into that on the logits before the cap, in place.
 
-    A row at the cap can turn and not grow: what points along it is taken off. That the logits
+    A row at the cap can turn but not grow: the part along it is subtracted. That the logits
     were centred changes nothing, since a gradient sums to 0. With two classes, lengths saturate.
     """
     if logits.shape[1] == 2:
@@ -471,7 +471,7 @@ def _scaled(vector: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def _shortened(unit: Tensor, scale: Tensor, norm: Tensor, dim: int, *, otherwise: Tensor) -> Tensor:
-    """The vector of this norm in a direction where ``unit * scale`` is longer."""
+    """The vector ``unit * scale`` shortened to this norm where it is longer, else ``otherwise``."""
     is_long = scale * torch.linalg.vector_norm(unit.detach(), dim=dim, keepdim=True) > norm
     # The length of a vector of zeros has no second derivative.
     length = torch.linalg.vector_norm(unit.masked_fill(~is_long, 1), dim=dim, keepdim=True)
@@ -495,7 +495,7 @@ def _saturated(centred: Tensor, norm: Tensor) -> Tensor:
 
 
 class LogitLimit(nn.Module):
-    """What the last steps share: a name and a limit, for files that describe a model."""
+    """Common base of the last steps: a name and a limit, for files that describe a model."""
 
     name: ClassVar[str]
 

@@ -1,7 +1,7 @@
 """The mean loss of a small batch, in numpy.
 
-A batch of 128 x 10 is nothing but calls, and a call of numpy takes half as long as one of torch:
-less with an array of no dimension than with a number, and for an extremum by its place.
+A batch of 128 x 10 costs almost nothing but calls, and a numpy call takes half as long as a torch
+call. It is faster with a 0-d array than with a number, and for an extremum by its index.
 """
 
 import math
@@ -34,7 +34,7 @@ _ORDINARY_ODDS = 2.0**50
 _SAFE_SIZE = 1e12
 # Up to this difference of logits there is room for the sum of exponentials.
 _LARGEST_EXPONENT = 75.0
-# Up to this sum of squares of their means, rows that these are taken off are centred to 1e-6.
+# Rows whose means have a sum of squares up to this are centred to 1e-6 by subtracting them.
 _LARGE_MEANS = 256.0
 
 
@@ -46,9 +46,9 @@ def small_loss(
     normalize: str | None,
     cap: float | None,
 ) -> Tensor | None:
-    """The mean loss of a batch for which ``is_small`` holds; None if it is not an ordinary one.
+    """The mean loss of a batch for which ``is_small`` is true; None if it is not ordinary.
 
-    An ordinary one has classes in [0, C), no logit that is not finite or very large, and no row
+    An ordinary batch has classes in [0, C), finite logits that are not very large, and no row
     whose gradient is very small.
 
     Args:
@@ -81,7 +81,7 @@ def small_loss(
 def is_small(logits: Tensor, target: Tensor) -> bool:
     """Whether ``small_loss`` may take a batch.
 
-    It takes contiguous float32 logits (N, C) on the CPU that ask for a gradient, and int64 classes.
+    It takes contiguous float32 logits (N, C) on the CPU that require a gradient, and int64 classes.
 
     Examples:
         >>> is_small(torch.zeros(2, 3, requires_grad=True), torch.zeros(2, dtype=torch.int64))

@@ -41,7 +41,7 @@ def _entry(
     reference: str,
     **defaults: Any,
 ) -> Entry[Method]:
-    """An entry with the defaults that ``build`` has, but for those given."""
+    """An entry with the defaults of ``build``, except for those given."""
     return Entry(name, build, summary, reference, {**defaults_of(build), **defaults}, title)
 
 

@@ -23,20 +23,20 @@ _QUANTILE = 0.97
 
 
 class Correction(Method):
-    """What the two corrections share: where the matrix comes from, and when.
+    """Common base of the two corrections: where the matrix comes from, and when.
 
     The matrix is a buffer of size C * C, so a resumed run has the one that it was trained with.
     Until there is a matrix, it is that of labels without noise, and the loss is cross entropy.
 
     Args:
-        matrix: "estimate"; "known" for that of the noise which the run adds or, with the true
-            labels at hand, that which is counted; the matrix as nested lists; or a path to it
+        matrix: "estimate"; "known" for the matrix of the noise that the run adds or, if the true
+            labels are known, the counted one; the matrix as nested lists; or a path to it
             (``.csv`` or ``.npy``). Entry (i, j) is the chance of given label j where the true
             one is i; rows sum to 1.
         warm_up: For "estimate", the first stage's share of the epochs, in (0, 1).
         quantile: For "estimate", the anchor's position in the order of the class's probability;
             None for 0.97, or 1 if there are so many classes that 3% of the rows are more than
-            an even share of one, as in the publication.
+            the average size of a class, as in the publication.
 
     Raises:
         ArgumentError: If an option is out of its range.
@@ -82,8 +82,8 @@ class Correction(Method):
         elif self.source == "known":
             if facts.transition is None:
                 raise ArgumentError(
-                    "matrix is not 'known' here: it is for runs that add noise by a matrix, or "
-                    "have the true labels; take 'estimate' or give the matrix"
+                    "matrix 'known' is for runs that add noise by a matrix, or "
+                    "have the true labels; use 'estimate' or give the matrix"
                 )
             known = facts.transition.detach().cpu().double().numpy()
             self.set_transition(check_transition("the known transition", known))
@@ -100,7 +100,7 @@ class Correction(Method):
             return None
         if self.facts.num_epochs < 2:
             raise ArgumentError(
-                "matrix 'estimate' takes two stages, and so 2 epochs or more; "
+                "matrix 'estimate' has two stages and needs at least 2 epochs; "
                 "train longer or give the matrix"
             )
         return Restart(self._stage_end())
@@ -157,8 +157,8 @@ class ForwardCorrection(Correction):
     that is almost surely of class i. The second trains new networks on the corrected loss.
     Needs the logits of all rows once, N * C numbers, and keeps C * C.
 
-    Differs from the publication in one thing: the first stage's last network is used, and not
-    the one of lowest loss on held-out rows. Each stage has, by default, half of the epochs.
+    One difference from the publication: the last network of the first stage is used, not
+    the one with the lowest loss on held-out rows. By default each stage has half of the epochs.
 
     Args:
         matrix: "estimate", "known", nested lists or a path to ``.csv`` or ``.npy``.
@@ -193,10 +193,10 @@ class BackwardCorrection(Correction):
 
         -sum_j inverse(T)[y, j] log p_j
 
-    Its mean over the noise is the cross entropy of the true label. But some of the factors are
-    negative, so the loss has no lower bound: a network that fits single rows can drive it down
-    without learning. ``forward`` is the safer of the two, as the publication finds too. The
-    stages and what they need are those of ``ForwardCorrection``; the inverse is kept besides.
+    Its mean over the noise is the cross entropy of the true label. But some entries of the inverse
+    are negative, so the loss has no lower bound: a network that fits single rows can drive it down
+    without learning. ``forward`` is the safer of the two, as the publication also finds. The
+    stages and their cost are those of ``ForwardCorrection``; the inverse is kept as well.
 
     Args:
         matrix: "estimate", "known", nested lists or a path to ``.csv`` or ``.npy``; invertible.
@@ -257,9 +257,9 @@ class SAdaptation(Method):
 
     is the confusion matrix of the network. The network continues from its weights.
 
-    As published, but for the end of the warm-up: there early stopping on held-out rows, here a
-    share of the epochs. A quarter, because a longer one memorises wrong labels where data
-    are few, and the layer then starts from too little noise. Keeps C * C numbers, the complex
+    As published, except for the end of the warm-up: there by early stopping on held-out rows, here
+    after a share of the epochs. It is a quarter, because a longer one memorises wrong labels where
+    data are few, and the layer then starts from too little noise. Keeps C * C numbers, the complex
     variant C * C * E (E features) and B * C * C for a batch of B rows; the start needs
     the logits of all rows once, N * C.
 
@@ -298,10 +298,10 @@ class SAdaptation(Method):
         self._is_adapting = False
 
     def start(self, facts: Facts) -> None:
-        """Makes the layer, at first without knowledge: every label equally likely."""
+        """Creates the layer, with every label equally likely at first."""
         super().start(facts)
         if facts.num_epochs < 2:
-            raise ArgumentError("s_adaptation has a warm-up, and so takes 2 epochs or more")
+            raise ArgumentError("s_adaptation has a warm-up and needs at least 2 epochs")
         size = (facts.num_classes, facts.num_classes)
         device = facts.labels.device
         self.bias = nn.Parameter(torch.zeros(size, device=device))
@@ -358,14 +358,14 @@ class SAdaptation(Method):
 def log_confusion(
     logits: Tensor, labels: Tensor, num_classes: int, weights: Tensor | None = None
 ) -> Tensor:
-    """Logarithm of the chance of each given label, by the class that a network sees.
+    """Logarithm of the chance of each given label, for each class that a network predicts.
 
     Formula, over rows t of weight w_t:
 
         log(sum_t w_t [y_t = j] p_i(x_t) / sum_t w_t p_i(x_t))
 
-    Summed as logarithms, so that a class which the network never sees still has a finite row. A
-    label that no row has gets the lowest number there is.
+    Summed as logarithms, so that a class that the network never predicts still has a finite row. A
+    label that no row has gets the smallest finite number.
 
     Args:
         logits: Of all rows, shape (N, C).

@@ -67,7 +67,7 @@ class Player(nn.Module):
         return inputs
 
     def improve(self, loss: Callable[[Sequence[Tensor]], Tensor], rate: float) -> None:
-        """One step of RMSProp, from the first one on as long as any other.
+        """One step of RMSProp; the first step is as long as any other.
 
         The running squares start from 0 and are corrected for it, as in Adam. The publication's
         start from 1: until they have decayed, in 50 steps, a player with small gradients hardly
@@ -117,16 +117,16 @@ class Masking(Method):
 
         -log sum_i p_i S[i, y],   S = softmax over j of G(noise)
 
-    G is a generator of matrices that takes part in a game of three. It wants to explain the
-    given labels and to be taken for the structure; a critic D learns to tell its structure from
+    G is a generator of matrices in a game of three players. It learns to explain the
+    given labels and to match the structure; a critic D learns to tell its structure from
     the mask; the network is trained on the formula above:
 
         G: mean(-log sum_i p_i S[i, y]) - mean(D(f(S)))
         D: mean(D(f(S))) - D(mask),   f(s) = sigmoid((s - threshold) / (threshold / 10))
 
     In each step G takes one step of RMSProp, D five, then the network its own. A warm-up trains
-    the network on cross entropy; a transition matrix is read from its surest row of each class, G
-    is fitted to that, and the network continues from its weights.
+    the network on cross entropy; a transition matrix is read from its most certain row of each
+    class, G is fitted to that, and the network continues from its weights.
 
     Differences from the authors' code: the warm-up is a quarter of the epochs and not half,
     because a longer one memorises wrong labels where data are few, and the matrix then shows no
@@ -193,7 +193,7 @@ class Masking(Method):
         """Creates the players, and the mask for these classes."""
         super().start(facts)
         if facts.num_epochs < 2:
-            raise ArgumentError("masking has a warm-up, and so takes 2 epochs or more")
+            raise ArgumentError("masking has a warm-up and needs at least 2 epochs")
         size = facts.num_classes
         self.register_buffer("mask", torch.from_numpy(self.structure.mask(size)))
         draws = torch_generator(facts.seed, "masking start")

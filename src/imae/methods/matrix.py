@@ -93,7 +93,7 @@ def _numbers(path: Path, line: int, cells: list[str]) -> list[float]:
 
 def _from_npy(path: Path) -> NDArray[Any]:
     try:
-        # Mapped, so that a header that promises a huge array takes no memory.
+        # Memory-mapped, so that a header that claims a huge array takes no memory.
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         reason = " ".join(str(error).split())
@@ -118,7 +118,7 @@ class Structure:
         groups: For "block", the classes of each group; every class is in one of them.
 
     Raises:
-        ArgumentError: If the parts do not fit together.
+        ArgumentError: If the arguments contradict each other.
         DataError: If the file cannot be read.
 
     Examples:

@@ -38,9 +38,9 @@ class Rows:
         target: Given labels, shape (B,).
         row: Positions in the training split, shape (B,): the key of a memory.
         inputs: What the network saw, shape (B, ...).
-        features: Input of the last layer, shape (B, E), if the method asks for it.
-        other_logits: Scores of the second and further networks, if the method asks for them.
-        weight: How much each row counts in the mean over the batch, shape (B,), if the data say.
+        features: Input of the last layer, shape (B, E), if the method needs it.
+        other_logits: Scores of the second and further networks, if the method needs them.
+        weight: How much each row counts in the mean over the batch, shape (B,), if known.
     """
 
     logits: Tensor
@@ -57,7 +57,7 @@ class Rows:
         return margin(precise(self.logits), self.target)
 
     def counts(self) -> Tensor:
-        """How much each row counts, shape (B,), float32; 1 if the data do not say."""
+        """How much each row counts, shape (B,), float32; 1 if the data has no weights."""
         if self.weight is None:
             return torch.ones_like(self.target, dtype=torch.float32)
         return self.weight.float()
@@ -68,9 +68,9 @@ class Restart:
     """A run in two stages: from some epoch on, new networks are trained.
 
     Args:
-        epoch: First epoch of the second stage, counted from 0; the networks get new start
-            weights, the optimiser forgets, and the schedule of the learning rate begins again.
-        is_rate_constant: Whether the first stage keeps the learning rate it starts with; else it
+        epoch: First epoch of the second stage, counted from 0; the networks get new initial
+            weights, the optimiser is reset, and the schedule of the learning rate starts again.
+        is_rate_constant: Whether the first stage keeps its initial learning rate; otherwise it
             goes through the whole schedule, as the second does.
     """
 
@@ -83,7 +83,7 @@ class TrustedRows:
     """Rows whose labels are known to be right, for methods that learn from some.
 
     Args:
-        inputs: What the network sees of them, without augmentation, shape (M, ...).
+        inputs: Their inputs of the network, without augmentation, shape (M, ...).
         labels: Their true labels, shape (M,).
     """
 
@@ -101,14 +101,14 @@ class Facts:
         num_epochs: Epochs that will be trained.
         seed: Seed of the run; draws of a method follow from it, their purpose and the epoch.
         networks: The networks, as they are being trained.
-        predict: Logits of all training rows, shape (N, C), by the network as it is now; one
+        predict: Logits of all training rows, shape (N, C), by the current network; one
             pass over the data for each call, in evaluation mode. All ranks must call it.
         features: Input of the last layer for some training rows, shape (M, E), given their
-            positions (M,), by the network as it is now, in evaluation mode; the same on all ranks.
+            positions (M,), by the current network, in evaluation mode; the same on all ranks.
         total: Sum of a tensor over all ranks; the tensor itself if there is one.
-        gather: Rows of all ranks one after another, shape (B1 + B2 + ..., ...), the same on all
+        gather: Concatenated rows of all ranks, shape (B1 + B2 + ..., ...), the same on all
             ranks.
-        transition: Chance of each given label, by true label, shape (C, C), where it is known.
+        transition: Chance of each given label for each true label, shape (C, C), if known.
         trusted: Rows with labels known to be right, if the run has them.
         weights: How much each training row counts, shape (N,); None if all count 1.
     """
@@ -130,15 +130,14 @@ class Facts:
     def counted(self) -> Tensor:
         """Positions of the rows that count, shape (M,), on the CPU; all if none does.
 
-        A row of weight 0 is there to be predicted, and what a method finds out does not depend
-        on it.
+        A row of weight 0 is only predicted, and must not affect what a method learns.
         """
         if self.weights is None or not bool((self.weights > 0).any()):
             return torch.arange(len(self.labels))
         return self.weights.cpu().nonzero().squeeze(1)
 
     def of_counted(self, rows: Tensor) -> Tensor:
-        """What is known of all rows, shape (N, ...), of those that count, shape (M, ...)."""
+        """Values of the rows that count, shape (M, ...), from those of all rows, (N, ...)."""
         return rows if self.weights is None else rows[self.counted.to(rows.device)]
 
     @cached_property
@@ -153,7 +152,7 @@ class Method(nn.Module, ABC):
     """A loss with the state it needs; a plain loss is a method without state.
 
     The loop calls ``start`` once, then for each epoch ``start_epoch``, the method itself for each
-    batch, and ``end_epoch``. What a method learns lives in parameters (they are optimised along
+    batch, and ``end_epoch``. What a method learns is held in parameters (which are optimised
     with the network), buffers, or ``get_extra_state``, and is saved with every checkpoint; a
     resumed run calls ``start`` again before it is restored.
 
@@ -192,7 +191,7 @@ class Method(nn.Module, ABC):
         return {}
 
     def start(self, facts: Facts) -> None:
-        """Prepares for a run: here a memory gets its size.
+        """Prepares for a run, for example by creating a memory of the right size.
 
         Raises:
             ArgumentError: If a cap cannot be met with this number of classes.
@@ -202,11 +201,11 @@ class Method(nn.Module, ABC):
             self.output_step(torch.zeros(1, facts.num_classes))
 
     def restart(self) -> Restart | None:
-        """When new networks are to be trained, if ever; called once, after ``start``."""
+        """When new networks are trained, if ever; called once, after ``start``."""
         return None
 
     def start_epoch(self, epoch: int) -> None:
-        """Called before an epoch, from 0, and on resume in its middle: it must not count calls."""
+        """Called before an epoch, from 0, and on a resume within it: it must not count calls."""
 
     def end_epoch(self, epoch: int) -> None:
         """Called after the last step of an epoch, from 0; not for one that is cut short."""
@@ -216,7 +215,7 @@ class Method(nn.Module, ABC):
 
 
 def first_stage(part: float, num_epochs: int) -> int:
-    """Epochs of the first stage: its part of the run, at least one, and one left if there are two.
+    """Epochs of the first stage: its part of the run, but at least one epoch for each stage.
 
     Args:
         part: Part of the run, in (0, 1).
@@ -229,21 +228,21 @@ def first_stage(part: float, num_epochs: int) -> int:
     return min(max(1, round(part * num_epochs)), max(1, num_epochs - 1))
 
 
-def is_renewal(epoch: int, num_epochs: int, *, warm_up: float, every: float) -> bool:
-    """Whether what is known of the rows is to be renewed before this epoch, counted from 0.
+def is_selection_due(epoch: int, num_epochs: int, *, warm_up: float, every: float) -> bool:
+    """Whether rows are selected again before this epoch, counted from 0.
 
-    The first renewal comes after ``warm_up * num_epochs`` epochs, further ones ``every *
+    The first selection comes after ``warm_up * num_epochs`` epochs, further ones ``every *
     num_epochs`` epochs apart, each rounded to whole epochs and at least one; none comes after the
-    last epoch, where nothing is trained any more.
+    last epoch, when training has ended.
 
     Args:
-        epoch: The epoch that comes next.
+        epoch: The next epoch.
         num_epochs: Epochs of the whole run.
-        warm_up: Fraction of the run before the first renewal, in (0, 1].
-        every: Fraction of the run between two renewals, in (0, 1].
+        warm_up: Fraction of the run before the first selection, in (0, 1].
+        every: Fraction of the run between two selections, in (0, 1].
 
     Examples:
-        >>> [epoch for epoch in range(12) if is_renewal(epoch, 12, warm_up=0.5, every=0.25)]
+        >>> [epoch for epoch in range(12) if is_selection_due(epoch, 12, warm_up=0.5, every=0.25)]
         [6, 9]
     """
     first = max(1, round(warm_up * num_epochs))
@@ -252,13 +251,13 @@ def is_renewal(epoch: int, num_epochs: int, *, warm_up: float, every: float) -> 
 
 
 class RowMemory(nn.Module):
-    """Numbers that a method keeps of every training row; saved with the method that holds it.
+    """Numbers that a method keeps for every training row; saved with the method that holds it.
 
-    A row is seen by one process in an epoch and by another in the next, so a method calls
+    A row may be seen by different processes in different epochs, so a method calls
     ``share`` from its own ``share``: the loop does that before checkpoints and at epoch ends.
 
     Args:
-        start: What is known of the rows before the first step, shape (N, ...).
+        start: Values before the first step, shape (N, ...).
 
     Examples:
         >>> memory = RowMemory(torch.zeros(3))
@@ -277,11 +276,11 @@ class RowMemory(nn.Module):
         self.register_buffer("is_fresh", fresh, persistent=False)
 
     def read(self, row: Tensor) -> Tensor:
-        """What is known of these rows, shape (B, ...), for positions (B,)."""
+        """Values of these rows, shape (B, ...), for positions (B,)."""
         return self.values[row]
 
     def write(self, row: Tensor, values: Tensor) -> None:
-        """Keeps new values (B, ...) of these rows (B,), without their history."""
+        """Stores new values (B, ...) of these rows (B,), detached from the graph."""
         self.values[row] = values.detach().to(self.values.dtype)
         self.is_fresh[row] = True
 
@@ -292,7 +291,7 @@ class RowMemory(nn.Module):
             total: Sum of a tensor over all ranks, as in ``Facts``.
         """
         shape = (-1,) + (1,) * (self.values.dim() - 1)
-        # No two ranks train on one row in an epoch, so a sum is what its one writer wrote.
+        # No two ranks train on the same row in an epoch, so a sum is what its only writer wrote.
         is_written = total(self.is_fresh.to(torch.int32)).view(shape) > 0
         mine = torch.where(self.is_fresh.view(shape), self.values, torch.zeros_like(self.values))
         self.values.copy_(torch.where(is_written, total(mine), self.values))
@@ -398,7 +397,7 @@ class LossMethod(Method):
     """Training on a loss that is given as a function.
 
     Args:
-        loss: Called as ``loss(logits, target, reduction="none")``; gives a loss for each row.
+        loss: Called as ``loss(logits, target, reduction="none")``; returns a loss for each row.
 
     Examples:
         >>> import torch

@@ -19,7 +19,7 @@ from imae.losses.margin import (
     value_at_margin,
     weight_at_margin,
 )
-from imae.methods.method import Facts, Method, Rows, is_renewal, output_step
+from imae.methods.method import Facts, Method, Rows, is_selection_due, output_step
 
 
 @final
@@ -32,11 +32,11 @@ class Trimmed(Method):
 
     so that the mean over the batch is the mean over its kept rows, on all ranks together. All
     rows count during the warm-up. Every curve falls with the margin, so rows are ranked by it,
-    exactly and without ties where losses round to 0. State: one byte a row.
+    exactly and without ties where losses round to 0. State: one byte per row.
 
     What differs from the publication: the authors' code trains nine times, first on all rows
-    and then in eight rounds, each from new initial weights and with the best network by held-out
-    accuracy handed on; here the nine are parts of one run, and the network keeps its weights.
+    and then in eight rounds, each from new initial weights, and passes on the best network by
+    held-out accuracy; here the nine are parts of one run, and the network keeps its weights.
     Rows that are not kept still enter the statistics of batch normalisation.
 
     Args:
@@ -112,7 +112,7 @@ class Trimmed(Method):
     def end_epoch(self, epoch: int) -> None:
         """Chooses the rows again at the end of a round."""
         facts = self.facts
-        if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
+        if is_selection_due(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
             assert facts.predict is not None
             m = facts.of_counted(margin(precise(facts.predict()), facts.labels.cpu()))
             num_kept = max(1, int(self.keep * len(m)))
@@ -134,15 +134,15 @@ class TruncatedGCEMethod(Method):
         l = v (1 - p^q) / q + (1 - v) (1 - k^q) / q
         v = 1 if p > k else 0, for all rows by the network in evaluation mode
 
-    With v held fixed a pruned row sends no gradient; chosen with the network held fixed, v makes
-    the loss smallest, so that both steps lower the same sum. All rows count during the warm-up.
-    The batch is averaged over all its rows, pruned ones included. State: one byte a row.
+    With v fixed, a pruned row has no gradient; with the network fixed, this v minimises
+    the loss, so both steps lower the same sum. All rows count during the warm-up.
+    The batch is averaged over all its rows, pruned ones included. State: one byte per row.
 
-    What differs from the publication: rows are chosen by the network as it is; the code in
+    What differs from the publication: rows are chosen by the current network; the code in
     common use takes the best network so far by test accuracy, which no run should look at. The
     40 of 120 epochs before the first pruning and the 10 between two are parts of the run, and the
     first part is longer: in a short run whole classes are not learned by a third of it, and a
-    class that is pruned as a whole hardly comes back. A search that would prune every row changes
+    class that is pruned completely hardly comes back. A pruning that would remove every row changes
     nothing, because nothing would be left to learn from.
 
     Args:
@@ -193,7 +193,7 @@ class TruncatedGCEMethod(Method):
     def end_epoch(self, epoch: int) -> None:
         """Prunes at the end of a round."""
         facts = self.facts
-        if is_renewal(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
+        if is_selection_due(epoch + 1, facts.num_epochs, warm_up=self.warm_up, every=self.every):
             assert facts.predict is not None
             m = margin(precise(facts.predict()), facts.labels.cpu())
             # p > k, without a probability that could round to k.
@@ -216,16 +216,16 @@ class CoTeaching(Method):
         l_i = B / R ([i in S2] l1_i + [i in S1] l2_i)
 
     where l1 and l2 are the cross entropies of the two networks and S1 and S2 the R rows with the
-    smallest of each. The mean over the batch is the sum of the two networks' means over what they
-    are taught; it sends each network the gradient of its own part only. All rows count in the
+    smallest of each. The mean over the batch is the sum of the two networks' means over the rows
+    they learn from; each network gets only the gradient of its own part. All rows count in the
     first epoch. The first network is the one that is evaluated. No state besides the epoch.
 
     What differs from the publication: the epochs over which the forget rate grows are a part of
     the run, by default 10 of 40 where the authors take 10 of 200, before the networks of a short
     run know enough to choose. R is rounded to the nearest whole number, at least 1, where the
-    authors' code rounds down; that code also divides each mean by R once more, which Adam does not
-    feel. With an exponent other than 1 the paper divides epoch^exponent by 10; here the growth
-    ends at one epoch for every exponent.
+    authors' code rounds down; that code also divides each mean by R once more, which does not
+    affect Adam. With an exponent other than 1 the paper divides epoch^exponent by 10; here the
+    growth ends at the same epoch for every exponent.
 
     Args:
         rate: Fraction of the rows that is left out in the end, in [0, 1): the noise rate.
@@ -265,7 +265,7 @@ class CoTeaching(Method):
         self._part_kept = 1 - self.rate * growth**self.exponent
 
     def forward(self, rows: Rows) -> Tensor:
-        """Loss of every row, shape (B,): what both networks are taught."""
+        """Loss of every row, shape (B,), summed over both networks."""
         losses = torch.stack(
             [
                 functional.cross_entropy(precise(logits), rows.target, reduction="none")
@@ -273,18 +273,18 @@ class CoTeaching(Method):
             ]
         )
         counts = rows.counts().to(losses.dtype)
-        # A row that does not count is never chosen, nor is it one of those to choose from.
+        # A row that does not count is never chosen, nor counted among those to choose from.
         ranked = losses.detach().masked_fill(counts == 0, torch.inf)
         of_all = self.facts.gather(ranked.t()).t()
         row_of_all = self.facts.gather(rows.row)
         num_rows = int((of_all[0] < torch.inf).sum())
         num_kept = max(1, round(self._part_kept * num_rows))
         smallest = row_of_all[of_all.argsort(dim=1, stable=True)[:, :num_kept]]
-        # Rows are identified by position: a rank does not know where its own are among all.
+        # Rows are identified by position: a rank does not know where its own rows are in the batch.
         first, second = (torch.isin(rows.row, chosen) for chosen in smallest)
         is_taught = torch.stack([second, first])
         kept, number = self.facts.total((is_taught * counts).sum(1)), self.facts.total(counts.sum())
-        # Rows that do not count may be all that is kept: the batch then teaches nothing.
+        # If only rows that do not count are kept, nothing is learned from the batch.
         scale = number / kept.masked_fill(kept == 0, 1)
         return torch.where(is_taught, losses * scale.unsqueeze(1), 0).sum(0)
 

@@ -24,8 +24,8 @@ class ELR(Method):
         t <- beta t + (1 - beta) p
         loss = -log p_y + strength * log(1 - sum_k t_k p_k)
 
-    The second term grows towards 0 where p leaves t, so its gradient pulls the prediction back to
-    what the network said of the row before it began to memorise labels. The loss may be negative.
+    The second term grows towards 0 where p departs from t, so its gradient pulls the prediction
+    back to what the network predicted before it began to memorise labels. The loss may be negative.
 
     The authors' code clamps p to [1e-4, 1 - 1e-4], which stops the gradient of confident rows.
     Here nothing is clamped: the memory holds 1 - t, and the logarithm is that of
@@ -58,13 +58,13 @@ class ELR(Method):
         self.strength = strength
 
     def start(self, facts: Facts) -> None:
-        """Nothing is expected of any row yet: 1 - t is 1."""
+        """Starts without predictions: 1 - t is 1."""
         super().start(facts)
         shape = (len(facts.labels), facts.num_classes)
         self.remainder = RowMemory(torch.ones(shape, device=facts.labels.device))
 
     def forward(self, rows: Rows) -> Tensor:
-        """Loss of every row, shape (B,); the memory of these rows moves on first."""
+        """Loss of every row, shape (B,); the memory of these rows is updated first."""
         logits = precise(rows.logits)
         remainder = self._follow(logits.detach(), rows.row)
         log_p = logits.log_softmax(1)
@@ -74,7 +74,7 @@ class ELR(Method):
         )
 
     def _follow(self, logits: Tensor, row: Tensor) -> Tensor:
-        """Takes the predictions into the memory; what it then holds of these rows, (B, C)."""
+        """Adds the predictions to the memory, and returns its values of these rows, (B, C)."""
         before = self.remainder.read(row).to(logits.dtype)
         # sigmoid(-m) is 1 - p without the rounding that would make it 0 for a confident row.
         after = self.beta * before + (1 - self.beta) * torch.sigmoid(-margins(logits))
@@ -97,8 +97,8 @@ TARGETS = ("soft", "hard")
 class JointOptim(Method):
     """Two stages: predictions replace the labels, then a new network learns the new labels.
 
-    Formula, with p the prediction, y the label of the row as it is now (a distribution), q the
-    even distribution over classes, and p_mean the mean prediction of the batch over all ranks:
+    Formula, with p the prediction, y the current label of the row (a distribution), q the
+    uniform distribution over classes, and p_mean the mean prediction of the batch over all ranks:
 
         first stage:  -sum_k y_k log p_k - alpha sum_k q_k log p_mean_k - beta sum_k p_k log p_k
         second stage: -sum_k y_k log p_k
@@ -110,9 +110,9 @@ class JointOptim(Method):
 
     Defaults are those of the authors' code, where 200 epochs of the first stage, with updates
     from the 70th on by the mean of 10 epochs, are followed by 120 of the second; here they are
-    parts of the run. If fewer epochs have passed, the mean is over those. A row that an epoch
-    leaves out counts as it was last predicted. It keeps N x C numbers for each epoch of the mean,
-    and twice more.
+    parts of the run. If fewer epochs have passed, the mean is over those. For a row that an epoch
+    leaves out, its last prediction counts. It keeps N x C numbers for each epoch of the mean,
+    and twice N x C more.
 
     Args:
         alpha: Factor of the second term.
@@ -168,7 +168,7 @@ class JointOptim(Method):
         self.average_over, self.targets = average_over, targets
 
     def start(self, facts: Facts) -> None:
-        """The given labels are the first ones, and what rows count as until they are predicted."""
+        """Starts from the given labels, which also replace predictions until there are any."""
         super().start(facts)
         given = functional.one_hot(facts.labels, facts.num_classes).float()
         self.predictions = RowMemory(given)
@@ -206,9 +206,9 @@ class JointOptim(Method):
     def _prior(self, log_p: Tensor, counts: Tensor) -> Tensor:
         """Values (B,) whose mean over the rows of all ranks is -sum_k q_k log p_mean_k.
 
-        Each row has the whole value, and the part of the gradient that goes through its own
-        prediction; so ranks need each other's mean, and not each other's gradients. Rows count
-        as much as the data say, and one that does not count has the value 0.
+        Each row has the whole value, but only the part of the gradient that goes through its own
+        prediction; so ranks need each other's mean, but not each other's gradients. Rows count
+        with their weights, and one that does not count has the value 0.
         """
         log_mean = self._log_mean(log_p.detach(), counts)
         ratio = (log_p - log_mean).masked_fill((counts == 0).unsqueeze(1), 0)
@@ -224,7 +224,7 @@ class JointOptim(Method):
         return whole[:-1] - whole[-1].nan_to_num(neginf=0.0)
 
     def end_epoch(self, epoch: int) -> None:
-        """Takes the epoch into the average, and updates the labels if it is time to."""
+        """Adds the epoch to the average, and updates the labels if it is time."""
         if epoch >= self._first_epochs:
             return
         self.history[epoch % len(self.history)] = self.predictions.values
@@ -260,7 +260,7 @@ def intrinsic_dimensions(points: Tensor, neighbours: int) -> Tensor:
         -k / sum_j log(r_j / r_k)
 
     Args:
-        points: One point a row, shape (M, E).
+        points: One point per row, shape (M, E).
         neighbours: Number k; all other points if there are fewer.
 
     Returns:
@@ -276,7 +276,7 @@ def intrinsic_dimensions(points: Tensor, neighbours: int) -> Tensor:
     """
     number = min(neighbours, len(points) - 1)
     points = points.double()
-    # Not from scalar products: near points would have a distance of rounding errors.
+    # Not from scalar products: the distances of near points would be rounding errors.
     distances = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
     nearest = distances.fill_diagonal_(math.inf).sort(1).values[:, :number]
     farthest = nearest[:, -1:]
@@ -342,7 +342,7 @@ class D2L(Method):
 
     @property
     def alpha(self) -> float:
-        """How much the given labels count in the present epoch."""
+        """How much the given labels count in the current epoch."""
         if self.turning_point is None:
             return 1.0
         epoch = len(self.dimensions) - 1

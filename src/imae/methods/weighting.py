@@ -1,4 +1,4 @@
-"""Rows weighted by uncertainty or by their use to trusted rows, or with clipped gradients."""
+"""Rows weighted by uncertainty or by their benefit to trusted rows, or with clipped gradients."""
 
 import math
 import warnings
@@ -35,9 +35,9 @@ class ActiveBias(Method):
         threshold: u = mean(h) (1 - mean(h))
         loss = -(u + e) / mean over the batch of (u + e) * log p_y
 
-    These are the paper's SGD-WPV (weighted by prediction variance, widened by how little is known
+    These are the paper's SGD-WPV (weighted by prediction variance, increased for the uncertainty
     of a variance from n values) and SGD-WTC (weighted by threshold closeness). The constant e
-    keeps rows with a steady prediction in. In the first part of the run all rows weigh 1.
+    keeps rows with a steady prediction in. In the first part of the run all rows have weight 1.
 
     The paper also draws batches by u; here every epoch sees every row once, so only the
     weighted variants exist. It keeps sums instead of the history: three numbers for each row.
@@ -83,7 +83,7 @@ class ActiveBias(Method):
         self.smoothness = smoothness
 
     def start(self, facts: Facts) -> None:
-        """Nothing is known of any row yet."""
+        """Starts with an empty history of every row."""
         super().start(facts)
         # Number of predictions, their mean, and the sum of squared distances from it.
         self.history = RowMemory(torch.zeros(len(facts.labels), 3, device=facts.labels.device))
@@ -91,7 +91,7 @@ class ActiveBias(Method):
         self._is_weighted = False
 
     def start_epoch(self, epoch: int) -> None:
-        """Begins to weigh when the warm-up is over."""
+        """Starts weighting when the warm-up is over."""
         self._is_weighted = epoch >= self.warm_up * self.facts.num_epochs
 
     def forward(self, rows: Rows) -> Tensor:
@@ -110,7 +110,7 @@ class ActiveBias(Method):
         counts = counts.to(history.dtype)
         raw = (self._uncertainty(history) + smoothness).masked_fill(counts == 0, 0)
         total, number = self.facts.total(torch.stack([(raw * counts).sum(), counts.sum()])).unbind()
-        # Before anything is known of the rows of a batch they weigh the same.
+        # As long as the rows of a batch have no history, they have the same weight.
         return torch.where(total > 0, raw * number / total, torch.ones_like(raw))
 
     def _uncertainty(self, history: Tensor) -> Tensor:
@@ -118,11 +118,11 @@ class ActiveBias(Method):
         if self.uncertainty == "threshold":
             return mean * (1 - mean)
         variance = squares / number.clamp(min=1)
-        # One prediction has no variance, whatever it is divided by.
+        # A single prediction has no variance, whatever the divisor.
         return (variance + variance.square() / (number - 1).clamp(min=1)).sqrt()
 
     def end_epoch(self, epoch: int) -> None:  # noqa: ARG002
-        """Takes the mean uncertainty of all rows, each as much as it counts."""
+        """Computes the weighted mean uncertainty of all rows."""
         known = self._uncertainty(self.facts.of_counted(self.history.values))
         if self.facts.weights is None:
             self.mean_uncertainty.copy_(known.mean())
@@ -150,7 +150,7 @@ def _lengthened(history: Tensor, probability: Tensor) -> Tensor:
 
 @final
 class LearningToReweight(Method):
-    """Learning to reweight: rows count as far as their gradient agrees with that of trusted rows.
+    """Learning to reweight: rows count by how much their gradient agrees with that of trusted rows.
 
     Formula, with l_i the cross entropy of row i, g the gradient of the mean cross entropy of a
     batch of trusted rows, and B rows in the batch of all ranks:
@@ -160,7 +160,7 @@ class LearningToReweight(Method):
 
     so that the mean over the batch is the weighted sum of the publication. There u_i is the
     derivative of the trusted loss by the weight of row i in one step of gradient descent from
-    weights of 0; the step's length drops out, and what remains is the inner product above. It is
+    weights of 0; the step's length cancels, and the inner product above remains. It is
     computed for all rows in one pass of forward differentiation, exactly, in the precision of the
     network's weights. Batch normalisation uses the statistics of each batch in both passes, and
     its running statistics do not change. State: the number of steps. A step costs about three
@@ -202,7 +202,7 @@ class LearningToReweight(Method):
         self._step = 0
 
     def start(self, facts: Facts) -> None:
-        """Takes the trusted rows.
+        """Stores the trusted rows.
 
         Raises:
             ArgumentError: If there are none.
@@ -228,9 +228,9 @@ class LearningToReweight(Method):
         return weights * number * losses
 
     def weights(self, rows: Rows) -> Tensor:
-        """Weight of every row, shape (B,): none negative, their sum over all ranks 1 or 0.
+        """Weight of every row, shape (B,), not negative, with a sum over all ranks of 1 or 0.
 
-        The sum is taken with each row counted as much as the data say.
+        In the sum each row counts with its weight in the data.
         """
         assert rows.inputs is not None
         network = self.facts.networks[0]
@@ -249,7 +249,7 @@ class LearningToReweight(Method):
     def _trusted_batch(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """Trusted rows of this step, the same on all ranks."""
         inputs, labels = self._trusted.inputs, self._trusted.labels
-        # The step decides what is drawn, so that a resumed run draws what it would have drawn.
+        # The draw depends only on the step, so that a resumed run draws the same rows.
         draws = torch_generator(self.facts.seed, "trusted batch", self._step)
         drawn = torch.randperm(len(labels), generator=draws)[: self.batch_size].to(labels.device)
         return inputs[drawn].to(like), labels[drawn].to(like.device)
@@ -273,7 +273,7 @@ def _losses(
     """Cross entropy of each row, or its mean, as a function of the network's parameters."""
 
     def losses(parameters: dict[str, Tensor]) -> Tensor:
-        # Copies take what batch normalisation would write into its running statistics.
+        # Batch normalisation writes its running statistics into copies.
         buffers = {name: each.clone() for name, each in network.named_buffers()}
         logits = functional_call(network, {**parameters, **buffers}, (inputs,))
         reduction = "mean" if mean else "none"
@@ -282,7 +282,7 @@ def _losses(
     return losses
 
 
-# Probabilities are looked at in this range, at so many losses that are spread evenly over it.
+# Range of the probabilities, and number of evenly spaced losses in it.
 _SMALLEST_P = 1e-7
 _LARGEST_P = 1 - 1e-7
 _NUM_SAMPLES = 1000
@@ -345,8 +345,8 @@ class OGC(Method):
 
     with ``rate`` the learning rate of the step. Right and wrong rows are the two parts of a
     mixture of two normal distributions, fitted every ``every`` steps to the cross entropies of
-    the last ``memory`` rows; each is cut off at probabilities of 1e-7 and 1 - 1e-7. Before so
-    many rows are seen, and where no k is small enough, nothing is clipped.
+    the last ``memory`` rows; each is cut off at probabilities of 1e-7 and 1 - 1e-7. Until this
+    number of rows is seen, and where no k is small enough, nothing is clipped.
 
     As published, with the defaults of the authors' code for all their data. There the logarithm's
     argument is clamped at 1e-7; here it is not. Keeps ``memory`` numbers.
@@ -354,7 +354,7 @@ class OGC(Method):
     Args:
         slack: Epsilon of the publication, not negative: how much more wrong rows may weigh.
         every: Steps between two fits, at least 1.
-        memory: Rows that a fit is made to, at least 2.
+        memory: Rows that a fit uses, at least 2.
 
     Raises:
         ArgumentError: If an option is out of its range.
@@ -431,7 +431,7 @@ def fit_two_normals(
         n_components=2, max_iter=_FIT_STEPS, reg_covar=_SMALLEST_VARIANCE, random_state=seed
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that ten steps, as published, were not enough
+        warnings.simplefilter("ignore")  # ten steps, as published, may not converge
         fitted.fit(losses.reshape(-1, 1))
     means, variances = fitted.means_.ravel(), fitted.covariances_.ravel()
     first, second = np.argsort(means, kind="stable")
@@ -441,7 +441,7 @@ def fit_two_normals(
 def clipping_threshold(
     right: tuple[float, float], wrong: tuple[float, float], *, ratio: float
 ) -> float:
-    """The probability k at which wrong rows weigh ``ratio`` times as much as right ones.
+    """The probability k at which wrong rows have ``ratio`` times the weight of right ones.
 
     Args:
         right: Mean and variance of the cross entropy of rows whose label is right.
@@ -449,8 +449,8 @@ def clipping_threshold(
         ratio: Mean clipped gradient of the second over that of the first, at least 1.
 
     Returns:
-        In [1e-7, 1 - 1e-7]; the smallest if that is enough, the largest if nothing is. Found by
-        ten halvings, as in the publication, so to 0.001.
+        In [1e-7, 1 - 1e-7]; the smallest if that is enough, the largest if nothing is enough.
+        Found by ten bisections, as in the publication, so accurate to 0.001.
 
     Examples:
         >>> clipping_threshold((0.5, 0.1), (3.0, 1.0), ratio=100.0)

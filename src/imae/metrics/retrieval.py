@@ -88,8 +88,8 @@ def evaluate(
     gallery = _as_features(gallery_features, "gallery_features")
     if queries.shape[1] != gallery.shape[1]:
         raise ArgumentError(
-            f"features must be of one length: those of queries have {queries.shape[1]} numbers, "
-            f"those of the gallery {gallery.shape[1]}"
+            f"features must have the same length: those of queries have {queries.shape[1]} "
+            f"numbers, those of the gallery {gallery.shape[1]}"
         )
     protocol = Protocol(
         _as_numbers(query_ids, "query_ids", len(queries)),
@@ -223,7 +223,7 @@ def normalise(features: ArrayLike, name: str = "features", *, first_row: int = 0
         first_row: Number of the first row, for messages.
 
     Raises:
-        ArgumentError: If the shape is another.
+        ArgumentError: If the shape is wrong.
         DataError: If a feature is not finite or a row is zero.
 
     Examples:

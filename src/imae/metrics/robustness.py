@@ -65,7 +65,7 @@ def pgd(
     low: Tensor | float = -math.inf,
     high: Tensor | float = math.inf,
 ) -> Tensor:
-    """Inputs moved by several steps of signed gradients, kept within epsilon of where they were.
+    """Inputs moved by several steps of signed gradients, within epsilon of the originals.
 
     Formula:
         x_0 = x + u,  u uniform in [-epsilon, epsilon];

@@ -1,4 +1,4 @@
-"""Networks: each gives features and logits, built by name from an explicit seed."""
+"""Networks that return features and logits, built by name from an explicit seed."""
 
 from typing import TYPE_CHECKING
 

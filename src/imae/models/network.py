@@ -43,9 +43,9 @@ def he_normal(network: nn.Module) -> None:
 class Network(nn.Module, ABC):
     """A classifier that ends in a linear layer: ``logits = classifier(features)``.
 
-    A leaf class writes ``features`` and names its last layer; calling the network gives logits, as
-    any PyTorch module does. A training loop that needs both takes ``features_and_logits``, which
-    is one pass. Networks hold no dropout: the same weights and the same batch give the same
+    A leaf class implements ``features`` and ``classifier``; calling the network returns logits, as
+    for any PyTorch module. A training loop that needs both calls ``features_and_logits``, which
+    is one pass. Networks have no dropout: the same weights and the same batch give the same
     numbers, and no random number is drawn outside of the initial weights.
 
     Examples:
@@ -87,11 +87,11 @@ class Network(nn.Module, ABC):
 
 @final
 class CustomNetwork(Network):
-    """Any module that gives logits, with its features read at its last linear layer.
+    """Any module that returns logits, with its features read at its last linear layer.
 
     The last layer is the last registered ``nn.Linear`` with as many outputs as classes. A module
-    that has none still gives logits; asking for its features is an error. Subclass ``Network``
-    instead to say yourself what the features are.
+    without one still returns logits, but its features are an error. Subclass ``Network``
+    instead to define the features yourself.
 
     Args:
         module: Takes a batch and returns logits, shape (N, C).
@@ -133,7 +133,7 @@ class CustomNetwork(Network):
         return self.features_and_logits(x)[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits as the module gives them, shape (N, C), for a batch of shape (N, ...)."""
+        """Logits of the module, shape (N, C), for a batch of shape (N, ...)."""
         logits: Tensor = self.module(x)
         return logits
 
@@ -160,7 +160,7 @@ class CustomNetwork(Network):
 
 
 def as_network(module: nn.Module, num_classes: int) -> Network:
-    """A copy of a module that gives logits, as a network."""
+    """A copy of a module that returns logits, as a network."""
     module = copy.deepcopy(module)
     return module if isinstance(module, Network) else CustomNetwork(module, num_classes=num_classes)
 

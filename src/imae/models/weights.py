@@ -71,9 +71,9 @@ class WeightsReport:
 def load_weights(network: nn.Module, path: str | os.PathLike[str]) -> WeightsReport:
     """Fills a network with the tensors of a file, and reports which did not fit.
 
-    Reads safetensors (by the ending ``.safetensors``) and checkpoints of ``torch.save`` that hold
-    nothing but tensors; no code of a file ever runs. A state dict may be under ``state_dict`` or
-    ``model``, and its names may start with ``module.``. Tensors of another shape, such as the
+    Reads safetensors (by the extension ``.safetensors``) and checkpoints of ``torch.save`` that
+    hold nothing but tensors; no code of a file ever runs. A state dict may be under ``state_dict``
+    or ``model``, and its names may start with ``module.``. Tensors of another shape, such as the
     last layer of a network for other classes, are skipped.
 
     Args:
@@ -153,7 +153,7 @@ def _load_checkpoint(path: Path) -> object:
 
 
 def _check_archive(path: Path) -> None:
-    """Raises if a zip file's checksums do not hold; torch.load does not look at them."""
+    """Raises if a zip file's checksums are wrong; torch.load does not check them."""
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
@@ -187,7 +187,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _without_prefix(given: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors under the names, with or without wrappers' prefixes, that fit most often."""
+    """The tensors with or without the prefixes of wrappers, whichever names match most often."""
     variants = [given]
     for prefix in _PREFIXES * 2:  # twice, because wrappers are nested in any order
         variants += [{name.removeprefix(prefix): tensor for name, tensor in variants[-1].items()}]
@@ -212,12 +212,12 @@ def _some(names: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class PublishedInput:
-    """What images a network's published weights were trained on.
+    """The images that a network's published weights were trained on.
 
     Args:
         image_size: Height and width in pixels.
-        mean: Taken off each channel of pixels from 0 to 255, in the network's channel order.
-        std: Divides each channel then.
+        mean: Subtracted from each channel of pixels from 0 to 255, in the network's channel order.
+        std: Divides each channel afterwards.
         is_blue_first: Whether the channels are blue, green, red instead of red, green, blue.
     """
 
@@ -264,7 +264,7 @@ PACKAGED_WEIGHTS = {
 def pretrained_weights(name: str) -> Path:
     """File of a network's ImageNet weights inside its installed package.
 
-    The package is looked up and not imported: none of its code runs.
+    The package is located but not imported: none of its code runs.
 
     Args:
         name: ``"efficientnet_lite0"``, ``"efficientnet_lite1"`` or ``"efficientnet_lite2"``.
@@ -275,7 +275,7 @@ def pretrained_weights(name: str) -> Path:
     Raises:
         ArgumentError: If no package holds weights of this network.
         MissingExtraError: If the package is not installed; the message says how to install it.
-        DataError: If the package holds another file than the published one.
+        DataError: If the file in the package is not the published one.
 
     Examples:
         >>> pretrained_weights("resnet20")  # doctest: +ELLIPSIS

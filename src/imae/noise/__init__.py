@@ -1,4 +1,4 @@
-"""Label noise: made to measure from a seed, written down, and estimated where it is unknown."""
+"""Label noise: generated from a seed, stored in files, and estimated where it is unknown."""
 
 from imae.noise.asymmetric import CIFAR10_MAPPING as CIFAR10_MAPPING
 from imae.noise.asymmetric import CIFAR100_COARSE as CIFAR100_COARSE

@@ -1,4 +1,4 @@
-"""Noise between look-alikes: classes easily taken for each other, or by what a row looks like."""
+"""Asymmetric noise: between classes that are easily confused, or depending on the row."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def pairs(
     seed: int,
     exact: bool = False,
 ) -> NoisyLabels:
-    """Labels of some classes that move to one other class each.
+    """Noise that moves labels of some classes to one other class each.
 
         P(given = mapping[i] | clean = i) = rate    for every i in the mapping
 
@@ -63,7 +63,7 @@ def pairs(
 def cifar10_asymmetric(
     labels: ArrayOrTensor, *, rate: float, seed: int, exact: bool = False
 ) -> NoisyLabels:
-    """CIFAR-10 labels under its usual map of look-alikes, `CIFAR10_MAPPING`.
+    """Noise between similar classes of CIFAR-10, by its usual map, `CIFAR10_MAPPING`.
 
     Truck goes to automobile, bird to airplane, deer to horse, cat and dog to each other. Half of
     the classes take part, so over all rows half of ``rate`` is wrong.
@@ -107,7 +107,7 @@ def cifar100_asymmetric(
     coarse: Sequence[int] = CIFAR100_COARSE,
     exact: bool = False,
 ) -> NoisyLabels:
-    """CIFAR-100 labels where two classes in each superclass are swapped.
+    """Noise that swaps labels of two classes in each superclass of CIFAR-100.
 
     In every superclass two classes are chosen at random, from the seed, and their labels flip to
     each other with probability ``rate``. Two classes of five take part, so over all rows two
@@ -116,9 +116,9 @@ def cifar100_asymmetric(
     Args:
         labels: Clean fine labels, shape (N,), integers in [0, C).
         rate: Probability in [0, 1) that a label of a chosen class is replaced.
-        seed: Random seed, of the choice of classes among them.
-        coarse: Superclass of each of the C classes; another data set with superclasses gives
-            its own.
+        seed: Random seed, also of the choice of classes.
+        coarse: Superclass of each of the C classes; pass your own for another data set with
+            superclasses.
         exact: Of the rows of the chosen classes, replace ``round(rate * rows)``.
 
     Raises:
@@ -177,24 +177,24 @@ def _destinations(mapping: Mapping[int, int], num_classes: int) -> NDArray[np.fl
     return matrix
 
 
-_SPREAD = 0.1  # of the flip rates of the rows about the asked rate, in the reference
+_SPREAD = 0.1  # deviation of the flip rates of the rows from the requested rate, in the reference
 _ROWS_AT_ONCE = 256
 
 
 def instance_dependent(
     labels: ArrayOrTensor, *, features: ArrayOrTensor, rate: float, num_classes: int, seed: int
 ) -> NoisyLabels:
-    """Labels that go wrong by what their row looks like (part-dependent noise).
+    """Noise that depends on the features of each row (part-dependent noise).
 
         q ~ normal(rate, 0.1) within [0, 1], one for each row
         W ~ normal(0, 1), shape (F, C), one for each class
         P(given = j | x, clean = i) = q * softmax over j != i of (x W_i)_j
         P(given = i | x, clean = i) = 1 - q
 
-    Cutting q off at 0 raises low rates: asked for 0.1 the mean is 0.129, for 0.2 it is 0.206;
+    Cutting q off at 0 raises low rates: for a rate of 0.1 the mean is 0.129, for 0.2 it is 0.206;
     a rate of 0 changes nothing. ``transition`` is the mean of the rows' probabilities in each
-    class, the identity for a class without rows. Give features of like scale, such as
-    normalised pixels: the larger they are, the surer is where a row goes.
+    class, the identity for a class without rows. Pass features of similar scale, such as
+    normalised pixels: the larger they are, the more certain is the class that a row moves to.
 
     The products are sums in floating point, which machines may round differently: a label could
     differ between two of them if its draw falls within about 1e-12 of an edge.
@@ -207,7 +207,7 @@ def instance_dependent(
         seed: Random seed.
 
     Raises:
-        ArgumentError: If the rate or a label is out of range, or the features do not fit.
+        ArgumentError: If the rate or a label is out of range, or the features do not match.
 
     Examples:
         >>> features = np.eye(4)[[0, 1, 2, 3] * 50]

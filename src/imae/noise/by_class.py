@@ -1,4 +1,4 @@
-"""What every noise returns; noise that depends on the class only: symmetric, or by any matrix."""
+"""The result of every kind of noise, and noise that depends only on the class."""
 
 import sys
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ ArrayOrTensor: TypeAlias = Union[ArrayLike, "torch.Tensor"]
 
 @dataclass(frozen=True, eq=False)
 class NoisyLabels:
-    """Labels with known errors, and how they came about.
+    """Labels with known errors, and how they were made.
 
     Args:
         labels: The labels after the noise, shape (N,), integers in [0, C).
@@ -26,7 +26,7 @@ class NoisyLabels:
         transition: Entry (i, j) is the probability that a row of class i is given label j,
             shape (C, C), rows sum to one.
         kind: Name of the noise.
-        rate: The rate that was asked for; `realised_rate` is what came out.
+        rate: The requested rate; `realised_rate` is the actual one.
         seed: Random seed.
 
     Examples:
@@ -50,7 +50,7 @@ class NoisyLabels:
 
 
 def as_labels(labels: ArrayOrTensor, *, num_classes: int) -> NDArray[np.int64]:
-    """A copy of the labels as int64, so that nobody's array is ever changed in place.
+    """A copy of the labels as int64, so that the caller's array is never changed.
 
     Args:
         labels: Integers in [0, C), shape (N,): a list, an array or a tensor on any device.
@@ -104,7 +104,7 @@ def from_transition(labels: ArrayOrTensor, *, transition: ArrayOrTensor, seed: i
 
         P(given = j | clean = i) = transition[i, j]
 
-    The result's ``rate`` is the part of these rows that the matrix changes on average.
+    The result's ``rate`` is the share of these rows that the matrix changes on average.
 
     Args:
         labels: Clean labels, shape (N,), integers in [0, C).
@@ -143,19 +143,20 @@ def redraw(
     seed: int,
     exact: bool,
 ) -> NoisyLabels:
-    """Labels, some of them changed as a matrix says.
+    """Changes some labels according to a matrix.
 
         transition = (1 - rate) * identity + rate * destinations
 
     Args:
         clean: Clean labels, shape (N,).
-        destinations: Row i says where a hit row of class i goes, shape (C, C), rows sum to one.
-            A class whose row is that of the identity is never hit.
+        destinations: Row i has the probabilities of the new class of a row that is changed and has
+            class i, shape (C, C), rows sum to one. A class whose row is that of the identity is
+            never changed.
         generator: Source of the draws.
         kind: Name for the result.
-        rate: Probability in [0, 1) that a row is hit.
+        rate: Probability in [0, 1) that a row is changed.
         seed: Seed for the result's record; the draws come from ``generator``.
-        exact: Hit ``round(rate * rows)`` rows, no more and no fewer.
+        exact: Change exactly ``round(rate * rows)`` rows.
 
     Raises:
         ArgumentError: If the rate is not in [0, 1).
@@ -216,7 +217,7 @@ def check_transition(name: str, matrix: ArrayOrTensor) -> NDArray[np.float64]:
 def symmetric(
     labels: ArrayOrTensor, *, rate: float, num_classes: int, seed: int, exact: bool = False
 ) -> NoisyLabels:
-    """Labels that move to one of the other classes, all equally likely.
+    """Noise that moves labels to one of the other classes, all equally likely.
 
         P(given = j | clean = i) = 1 - rate          if i == j
                                    rate / (C - 1)    otherwise
@@ -249,7 +250,7 @@ def symmetric(
 def uniform(
     labels: ArrayOrTensor, *, rate: float, num_classes: int, seed: int, exact: bool = False
 ) -> NoisyLabels:
-    """Labels drawn again from all classes, the clean one included.
+    """Noise that draws labels again from all classes, including the clean one.
 
         P(given = j | clean = i) = 1 - rate + rate / C    if i == j
                                    rate / C               otherwise

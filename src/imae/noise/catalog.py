@@ -170,20 +170,20 @@ def apply(
     mapping: Mapping[int, int] | None = None,
     features: ArrayOrTensor | None = None,
 ) -> NoisyLabels:
-    """Labels under the noise that a text names.
+    """Labels with the noise that a text names.
 
     Args:
         spec: ``"symmetric:0.4"`` or what `parse` made of it.
         labels: Clean labels, shape (N,), integers in [0, C).
         num_classes: Number of classes C.
         seed: Random seed.
-        exact: Change exactly the asked part of the rows; not for ``instance_dependent``.
+        exact: Change exactly this share of the rows; not for ``instance_dependent``.
         mapping: From class to class, only for ``pairs``.
         features: Shape (N, ...), only for ``instance_dependent``.
 
     Raises:
-        ArgumentError: If the kind is unknown, lacks what it needs or does not take what it
-            got, or a value is out of range.
+        ArgumentError: If the kind is unknown, an argument is missing or not accepted, or a value
+            is out of range.
 
     Examples:
         >>> apply("symmetric:0.5", [0, 1, 0, 1], num_classes=2, seed=1, exact=True).realised_rate
@@ -216,8 +216,8 @@ class OpenSetImages:
 
     Args:
         images: The images after the noise, shape (N, channels, height, width), uint8.
-        is_replaced: Whether a row shows something else than its label says, shape (N,).
-        rate: The rate that was asked for.
+        is_replaced: Whether the image of a row was replaced, shape (N,).
+        rate: The requested rate.
         seed: Random seed.
     """
 
@@ -235,11 +235,11 @@ def open_set(
     outside: NDArray[np.uint8] | None = None,
     exact: bool = False,
 ) -> OpenSetImages:
-    """Images, some replaced by outside images or by noise, under unchanged labels.
+    """Replaces some images by outside images or by noise; the labels stay the same.
 
-    Outside images are taken in random order, each once before any comes a second time. Without
-    them, every byte of a replaced image is uniform random noise. Which rows are hit does not
-    depend on which labels are changed under the same seed.
+    Outside images are used in random order, each once before any is used again. Without
+    them, every byte of a replaced image is uniform random noise. Which rows are replaced does not
+    depend on which labels are changed with the same seed.
 
     Args:
         images: Shape (N, channels, height, width), uint8; left as they are.

@@ -1,4 +1,4 @@
-"""Estimates of unknown noise from the probabilities of a model, told apart from overlap of classes.
+"""Estimates of unknown noise from a model's probabilities, separated from overlap of classes.
 
 The model: q(x) are the probabilities of the *true* class, and a row of class i is given label j
 with probability T_ij:
@@ -6,10 +6,10 @@ with probability T_ij:
     P(given = j | x) = sum_i q_i(x) T_ij          q(x) = softmax(t log p(x))
 
 p are probabilities of a model on rows that it was not trained on. The temperature t corrects a
-model that is too sure (t < 1) or not sure enough (t > 1). Where classes overlap, q says so, and a
-label that differs from the most likely class is not evidence of noise. T may differ between strata
-of rows, from those the model is least sure about to the surest, because people make more mistakes
-on hard rows.
+model that is overconfident (t < 1) or underconfident (t > 1). Where classes overlap, q shows it,
+and a label that differs from the most likely class is not evidence of noise. T may differ between
+strata of rows, from the least to the most certain ones, because people make more mistakes on hard
+rows.
 """
 
 from dataclasses import dataclass
@@ -73,8 +73,8 @@ def estimate_noise_rate(
 
     At a given t the rate is a mean over rows, r = 1 - mean_n w(x_n, y_n), with weights that satisfy
     mean_n q_i(x_n) w(x_n, j) = pi_i [i = j] for all i and j. So it is unbiased for any noise that
-    depends on the class, symmetric or not; of all such weights those of the least variance under
-    symmetric noise are taken. t is tested by a score S(t) of mean zero at the right t, again
+    depends on the class, symmetric or not; of all such weights, those with the least variance under
+    symmetric noise are used. t is tested by a score S(t) of mean zero at the right t, again
     for any such noise. The interval contains the rates r0 with
 
         min_t { (r(t) - r0)^2 / V_t(r0) + S(t)^2 / Var S(t) } - the same at the best r0 <= z^2
@@ -83,23 +83,23 @@ def estimate_noise_rate(
     Wilson's interval of a proportion. Probabilities that do not tell classes apart, such as the
     same ones for all rows, determine no rate: the interval is then [0, 1].
 
-    The interval is honest if
+    The interval is valid if
 
     1. the probabilities are of rows that were not trained on and, up to one temperature, those
        of the true class;
     2. the noise depends on the true class (and the stratum) only, not otherwise on the row;
     3. the rows are independent.
 
-    It covers chance, not a failure of these. 1 fails for a model that has learned the wrong labels.
-    2 fails for human labels, since people make the mistakes that a model makes: the rate is then
-    too low, and ``ceiling`` is the other bound to look at. Coverage in simulations is in
-    ``results/noise_rate``.
+    It accounts for chance, not for a failure of these conditions. 1 fails for a model that has
+    learned the wrong labels. 2 fails for human labels, since people make the same mistakes as a
+    model: the rate is then too low, and ``ceiling`` is the other bound to look at. Coverage in
+    simulations is in ``results/noise_rate``.
 
     Args:
         probabilities: Of the true class, shape (N, C), rows sum to one.
         labels: Given labels, shape (N,), integers in [0, C).
         level: In (0, 1).
-        calibrate: Whether t is fitted. Otherwise it is 1: the probabilities are taken as they are.
+        calibrate: Whether t is fitted. Otherwise it is 1, and the probabilities are not changed.
         strata: Number of strata with a matrix each. By default one for every 6000 rows and 500
             rows of a class, at least one and at most four.
         seed: Ignored, as is ``resamples``: the interval is no longer a bootstrap.
@@ -154,11 +154,11 @@ def estimate_transition(
     calibrate: bool = True,
     strata: int | None = None,
 ) -> Floats:
-    """The transition matrix at the best temperature, of maximum posterior probability.
+    """The transition matrix of maximum posterior probability, at the best temperature.
 
     Each row of the matrix has a Dirichlet prior worth C rows of data around the symmetric matrix,
-    so pairs of classes with little data take the symmetric value. Strata are averaged by their
-    share of the class. A class that is nowhere possible keeps its labels.
+    so pairs of classes with little data get the symmetric value. Strata are averaged by their
+    share of the class. A class that no row can have keeps its labels.
 
     Args:
         probabilities: Of the true class, shape (N, C), rows sum to one; see `estimate_noise_rate`.
@@ -190,7 +190,7 @@ def estimate_transition(
     for part in parts:
         q = tempered(part.log_p, t)
         joint += q.sum(axis=0)[:, None] * fit_transition(q, part.given)
-    return _rows_to_one(joint)
+    return _with_normalised_rows(joint)
 
 
 def estimate_transition_from_anchors(
@@ -200,10 +200,10 @@ def estimate_transition_from_anchors(
 
         transition[i] = probabilities of the row at ``quantile`` by class i
 
-    Of rows with equal probabilities of class i, the first is taken.
+    Among rows with equal probabilities of class i, the first is used.
     The model must have learned the *given* labels and be calibrated: its probabilities for a row
-    that surely is of class i then are the chances of each given label. A quantile of 1 takes the
-    surest row; a little less excludes rows that were memorised.
+    that is certainly of class i are then the chances of each given label. A quantile of 1 uses the
+    most certain row; a little less excludes rows that were memorised.
 
     Args:
         probabilities: Of the given labels, shape (N, C), rows sum to one.
@@ -230,7 +230,7 @@ def estimate_transition_from_anchors(
     place = int(quantile * (len(rows) - 1))
     # The first row of that value: argpartition's choice among equals differs between machines.
     anchors = (rows == np.partition(rows, place, axis=0)[place]).argmax(axis=0)
-    return _rows_to_one(rows[anchors].astype(np.float64))
+    return _with_normalised_rows(rows[anchors].astype(np.float64))
 
 
 def _parts(probabilities: ArrayOrTensor, labels: ArrayOrTensor, count: int | None) -> list[Part]:
@@ -264,7 +264,7 @@ def _where_below(grid: Floats, values: Floats, height: float) -> tuple[float, fl
     return ends[0], ends[1]
 
 
-def _rows_to_one(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def _with_normalised_rows(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """The matrix with rows that sum to one; a row of zeros becomes that of the identity."""
     sums = matrix.sum(axis=1, keepdims=True)
     filled = np.where(sums > 0, matrix, np.eye(len(matrix)))

@@ -1,4 +1,4 @@
-"""Label files that bring the same labels back anywhere.
+"""Label files, from which the same labels can be read anywhere.
 
 The first line holds the facts and a hash over them, the row ids and the labels; the rest is CSV:
 
@@ -25,7 +25,7 @@ from imae.records.files import write_file
 
 _COLUMNS = ["row_id", "given", "clean"]
 _LONGEST_ID = 100_000  # the csv module reads fields of up to 131,072 characters
-MANIFEST_START = b"# imae-labels "  # by which a file is known before it is read
+MANIFEST_START = b"# imae-labels "  # identifies a file before it is read
 _FIRST_LINE = re.compile(
     r"# imae-labels 1 (?P<facts>kind=(?P<kind>\w+) rate=(?P<rate>[0-9]+(\.[0-9]+)?(e-[0-9]+)?) "
     r"seed=(?P<seed>[0-9]{1,4000}) classes=(?P<classes>[0-9]{1,9})) sha256=(?P<digest>[0-9a-f]{64})"
@@ -41,7 +41,7 @@ class Manifest:
         labels: Given labels, shape (N,), integers in [0, C).
         clean_labels: Labels before the noise, shape (N,).
         kind: Name of the noise.
-        rate: The rate that was asked for.
+        rate: The requested rate.
         seed: Seed of the noise.
         num_classes: Number of classes C.
     """
@@ -75,7 +75,7 @@ def write_manifest(
     clean: ArrayOrTensor,
     row_ids: Sequence[str] | NDArray[np.str_],
 ) -> None:
-    """Writes the labels, whole or not at all.
+    """Writes the labels, completely or not at all.
 
     Args:
         path: File to write, or to replace.
@@ -103,7 +103,7 @@ def write_manifest(
     before = as_labels(clean, num_classes=num_classes)
     if not len(ids) == len(before) == len(noisy.labels):
         raise ArgumentError(
-            f"row_ids, clean and noisy must be of one length, got {len(ids)}, {len(before)} "
+            f"row_ids, clean and noisy must have the same length, got {len(ids)}, {len(before)} "
             f"and {len(noisy.labels)}"
         )
     if not np.array_equal(noisy.labels != before, noisy.is_flipped):

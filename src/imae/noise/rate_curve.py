@@ -32,7 +32,7 @@ class Part:
 
 
 def strata(log_p: Floats, given: Ints, count: int | None) -> list[Part]:
-    """The rows in parts of equal size, from those the model is least sure about to the surest.
+    """The rows in parts of equal size, from the least to the most certain ones.
 
     Args:
         log_p: Logarithms of the probabilities, shape (N, C).
@@ -106,7 +106,7 @@ def _height(parts: list[Part], t: float) -> float:
 
 _COARSE = 2.0 ** np.arange(-3.0, 3.01, 0.5)
 _LIMIT = float(np.log(16.0))  # of |log t|
-# Largest bias of the rate that is taken for none, and as a part of the rate's standard deviation.
+# Largest bias of the rate that is ignored, and the same relative to the rate's standard deviation.
 _NO_BIAS = 1e-6
 _LARGEST_BIAS = 0.05
 
@@ -114,8 +114,8 @@ _LARGEST_BIAS = 0.05
 def likely_temperatures(parts: list[Part], drop: float) -> tuple[float, list[float]]:
     """The t of a coarse grid with the highest likelihood L(t), and all with 2 (L_max - L) <= drop.
 
-    Of equals the nearest to one is taken. It is biased upwards where rows are few, since the more
-    noise, the more of T's entries are free; so it is only where the search for the root starts.
+    Among equals the nearest to one is used. It is biased upwards if there are few rows, since with
+    more noise more entries of T are free; so it is only the start of the search for the root.
     """
     heights = np.array([_height(parts, float(t)) for t in _COARSE])
     equal = _COARSE[heights >= heights.max() - 1e-6]
@@ -137,7 +137,7 @@ def _root(parts: list[Part], start: float) -> "RateCurve":
 
 
 def curves_around(parts: list[Part], start: float, z: float) -> list["RateCurve"]:
-    """The rate at the root of S(t), and to both sides until S(t) rejects t."""
+    """The rate at the root of S(t), and on both sides of it until S(t) rejects t."""
     root = _root(parts, start)
     curves = [root]
     if root.information <= 0:
@@ -159,7 +159,7 @@ def best_temperature(parts: list[Part]) -> float:
 
 
 class RateCurve:
-    """The unbiased rate at one t, and its variance as a function of the rate supposed."""
+    """The unbiased rate at one t, and its variance as a function of the assumed rate."""
 
     def __init__(self, parts: list[Part], t: float) -> None:
         self.temperature = t
@@ -203,7 +203,7 @@ class RateCurve:
         self._squares = squares / num_rows**2
         self._moments = moments / num_rows**2
         self.spread = float(np.sqrt(self.variance(np.array([self._fitted_rate]))[0]))
-        # Where rows are too alike to tell classes apart, the labels say nothing of the rate.
+        # If rows are too similar to tell classes apart, the labels say nothing about the rate.
         self.is_known = bias / num_rows <= max(_NO_BIAS, _LARGEST_BIAS * self.spread)
 
     def variance(self, rates: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""What is run from beginning to end: comparisons, and the tables and figures of the paper."""
+"""Experiments of many runs: comparisons, and the tables and figures of the paper."""
 
 from imae.recipes.grid import compare as compare
 from imae.recipes.grid import split_losses as split_losses

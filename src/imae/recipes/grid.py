@@ -24,29 +24,29 @@ _WRITTEN = ("table.md", "table.csv", "report.html", "figures")  # beside the run
 
 
 def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
-    """Records what a folder is for; a folder that is for something else is refused.
+    """Records the purpose of a folder; a folder with another purpose is refused.
 
     Args:
-        path: The file; its folder is made if it is not there.
+        path: The file; its folder is created if it does not exist.
         content: What the runs share, as plain values.
-        holds: What the folder holds if it holds something else, for the message.
+        holds: What a folder with another purpose holds, for the message.
 
     Raises:
-        ArgumentError: If the file says something else or is damaged, or the folder is a file.
+        ArgumentError: If the file differs or is damaged, or the folder is a file.
     """
     check_claim(path, content, holds=holds)
     write_file(path, _text(content))
 
 
 def check_claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
-    """Refuses a folder that is for something else, and writes nothing; see ``claim``.
+    """Refuses a folder with another purpose, and writes nothing; see ``claim``.
 
     Raises:
         ArgumentError: If the file says something else or is damaged, or the folder is a file.
     """
     for folder in path.parents:
         if folder.exists() and not folder.is_dir():
-            raise ArgumentError(f"{folder}: is a file, and --out names a folder")
+            raise ArgumentError(f"{folder}: is a file, and --out must be a folder")
     if not path.exists():
         for name in _WRITTEN:
             if (path.parent / name).exists():
@@ -79,7 +79,7 @@ def build_jobs(
     """Every run of these cells, checked before the first one starts.
 
     Args:
-        cells: What is to be trained.
+        cells: What to train.
         seeds: Runs of each cell and variant; the first seed is that of the settings.
         folder: Where the run folders go.
         settings: Override the settings of every cell.
@@ -105,7 +105,7 @@ def with_share_of_threads(config: Config, workers: int) -> Config:
     """The settings of one of several parallel runs, with its share of the processor.
 
     Raises:
-        ArgumentError: If ``workers`` is not a number of at least 1.
+        ArgumentError: If ``workers`` is not an integer of at least 1.
     """
     check_integer("jobs", workers, low=1)
     if workers == 1 or config.machine.threads is not None:
@@ -141,7 +141,7 @@ def run_jobs(
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it; the same call resumes.
-        ImaeError: If runs failed; the others have been done.
+        ImaeError: If runs failed; the others are finished.
     """
     waiting = waiting_jobs(jobs)
     if len(waiting) < len(jobs):
@@ -236,10 +236,10 @@ def compare(
     jobs: int = 1,
     show: bool = False,
 ) -> list[Run]:
-    """Trains every loss under every seed with the same settings, and returns the runs.
+    """Trains every loss with every seed and the same settings, and returns the runs.
 
-    Each run has a folder of its own below ``out``. What has finished is kept and what was
-    interrupted resumes, so the same call after a crash only does what is missing.
+    Each run has a folder of its own below ``out``. Finished runs are kept and interrupted ones
+    resume, so after a crash the same call does only what is missing.
 
     Args:
         settings: Nested settings of every run. Their seed is the first one; the loss and the
@@ -247,14 +247,14 @@ def compare(
         losses: Names with parameters, such as ``imae:T=16``.
         seeds: Number of seeds, at least 1.
         out: Folder of the comparison.
-        jobs: Runs at the same time on this machine; each gets its share of the processor.
+        jobs: Parallel runs on this machine; each gets its share of the processor.
         show: Whether to show progress.
 
     Returns:
-        The runs, seed after seed, in the order of ``losses``.
+        The runs, seed by seed, in the order of ``losses``.
 
     Raises:
-        ArgumentError: If a setting cannot be used, or ``out`` holds a comparison under others.
+        ArgumentError: If a setting cannot be used, or ``out`` holds one with other settings.
         Stopped: If Ctrl-C or SIGTERM ended it; the same call resumes.
         ImaeError: If runs failed; the others have been done.
     """
@@ -262,7 +262,7 @@ def compare(
     folder = Path(out)
     cells = _cells(settings, losses, seeds, folder)
     configs = [with_share_of_threads(config, jobs) for config in cells]
-    claim(folder / "compare.json", settings, holds="a comparison under other settings")
+    claim(folder / "compare.json", settings, holds="a comparison with other settings")
     _check_data(configs, folder)
     try:
         run_jobs(
@@ -277,10 +277,10 @@ def compare(
 
 
 def _check_data(configs: Sequence[Config], folder: Path) -> None:
-    """Refuses to compare runs that have finished with what the data is by now.
+    """Raises if the data has changed since the finished runs were trained.
 
     Raises:
-        ArgumentError: If the data is there and is not what they were trained on.
+        ArgumentError: If the data exists and is not what they were trained on.
     """
     runs = [RunFolder(str(config.out)) for config in configs]
     seen: list[Mapping[str, str]] = []
@@ -292,10 +292,10 @@ def _check_data(configs: Sequence[Config], folder: Path) -> None:
             seen.append(content)
         except ChangedDataError:
             raise ArgumentError(
-                f"{folder}: holds a comparison on other data, {configs[0].data.name} was changed "
-                "since; choose another --out"
+                f"{folder}: holds a comparison on other data: {configs[0].data.name} has changed "
+                "since then; choose another --out"
             ) from None
-        except ImaeError:  # it is no longer there, and every run that is left says so
+        except ImaeError:  # it no longer exists, which every remaining run reports
             return
 
 

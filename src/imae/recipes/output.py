@@ -79,7 +79,7 @@ def as_text(recipe: Recipe, budget: str, outcomes: Sequence[Outcome], *, changed
     line = _budget_line(budget, changed)
     is_beside = any(outcome.paper for outcome in outcomes if outcome.runs)
     out.write(f"{line} The paper's in brackets.\n" if is_beside else f"{line}\n")
-    # Endless, or rich would cut what does not fit; a terminal wraps it.
+    # Unlimited width, or rich would cut what does not fit; a terminal wraps it.
     console(file=out, width=100_000, color_system=None).print(table)
     return out.getvalue()
 
@@ -88,7 +88,7 @@ def as_csv(recipe: Recipe, outcomes: Sequence[Outcome]) -> str:
     """One row of plain numbers for each cell that ran: accuracies in percent, time in seconds.
 
     A measure ``M`` has the columns ``M``, ``M_deviation`` over the seeds, ``M_paper`` and
-    ``M_difference``; ``held_out:V`` is what the choice of variant V was made from.
+    ``M_difference``; ``held_out:V`` is the held-out accuracy by which variant V was compared.
     """
     rows = [_numbers(recipe, outcome) for outcome in outcomes if outcome.runs]
     headings = list(dict.fromkeys(name for row in rows for name in row)) or ["cell"]
@@ -184,7 +184,7 @@ def _budget_line(budget: str, changed: Settings) -> str:
 
 
 def _changes(changed: Settings) -> str:
-    """Settings that were changed, except for the machine and the place of the data."""
+    """Settings that were changed, except for the machine and the location of the data."""
     changes = [
         f"`{name}={value}`"
         for name, value in flatten(changed).items()
@@ -194,7 +194,7 @@ def _changes(changed: Settings) -> str:
 
 
 def _machines(outcomes: Sequence[Outcome]) -> list[str]:
-    """What the runs ran on, each machine once."""
+    """The machines of the runs, each once."""
     machines = {
         f"{env.get('cpu', UNKNOWN)}, {env.get('device', UNKNOWN)}, {env.get('threads', UNKNOWN)} "
         f"threads a run, torch {env.get('torch', UNKNOWN)}"
@@ -219,10 +219,10 @@ def save_figures(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
 
     Args:
         outcomes: What was measured for the cells, read from the records of their runs.
-        folder: Where the files go; made if it is not there.
+        folder: Where the files go; created if it does not exist.
 
     Returns:
-        The files written; what no run has measured gives none.
+        The files written; there is none for a measure that no run has.
     """
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:

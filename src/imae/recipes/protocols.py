@@ -55,7 +55,7 @@ def short(rows: int, *, batch_size: int = 64) -> Settings:
     small for CCE to memorise anything in so few steps.
 
     Args:
-        rows: Rows of the sample; a tenth of them is held out under their given labels.
+        rows: Rows of the sample; a tenth of them is held out with their given labels.
         batch_size: Rows in a step.
 
     Examples:
@@ -95,8 +95,8 @@ FEATURES: Settings = {
 }
 
 
-# Two processor cores cannot train a large network on photos or frames: a small one on frozen
-# features they can.
+# Two processor cores cannot train a large network on photos or frames, but they can train a small
+# one on frozen features.
 SHORT_PHOTOS: Settings = {
     "data": {"rows": 20_000, "features": "efficientnet_lite0", "hold_out": 0.1},
     "model": {"name": "mlp"},
@@ -145,14 +145,14 @@ def budgeted(
     rates: Sequence[float] = (),
     features: Settings = FEATURES,
 ) -> tuple[Cell, ...]:
-    """The cells of a recipe, written at the paper's budget, at another.
+    """Converts the cells of a recipe from the paper's budget to another.
 
     Args:
         budget: A name of ``BUDGETS``.
         cells: The cells at the paper's budget.
         short: Settings that override those of each cell for ``short``.
-        rates: Learning rates that ``short`` tries for each cell, the same for all; none to keep
-            what the cell has.
+        rates: Learning rates that ``short`` tries for each cell, the same for all; empty to keep
+            that of the cell.
         features: Settings that override those of each cell for ``features``.
 
     Raises:
@@ -177,7 +177,7 @@ def budgeted(
 
 
 def _few(cells: Sequence[Cell]) -> list[Cell]:
-    """Cells of several methods, each from another place of the table."""
+    """Cells of several methods, from different parts of the table."""
     by_method: dict[str, list[Cell]] = {}
     for cell in cells:
         by_method.setdefault(cell.settings["method"]["name"], []).append(cell)
@@ -226,8 +226,8 @@ _FOR_100_CLASSES: Mapping[str, Mapping[str, float]] = {
 def method(name: str, *, rate: float, num_classes: int = 10) -> Settings:
     """Settings of a method.
 
-    IMAE has T = 8 under noise and 0.5 without, as in the paper; for 100 classes, of which the
-    paper says nothing, 6 without noise, 2 at 60% and else 8, as in the authors' code.
+    IMAE has T = 8 with noise and 0.5 without, as in the paper; for 100 classes, for which the
+    paper gives no T, 6 without noise, 2 at 60% and otherwise 8, as in the authors' code.
 
     Args:
         name: Name of the method.

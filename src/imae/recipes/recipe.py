@@ -1,4 +1,4 @@
-"""A recipe: cells to train, what their run folders say, and the recipes by name."""
+"""A recipe: cells to train, the results in their run folders, and the recipes by name."""
 
 import glob
 import json
@@ -40,7 +40,7 @@ class Cell:
 
     Args:
         name: Text for ``--only`` and for the folders.
-        columns: What the table says of it, by heading.
+        columns: What the table shows for it, by heading.
         settings: Nested settings of a run, without its seed and folder.
         variants: Settings to choose from on the held-out given labels.
     """
@@ -53,16 +53,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table or figure that can be made again.
+    """A table or figure that can be reproduced.
 
     Args:
         name: Key on the command line.
         cells: The cells of a budget.
-        measures: What the table shows of each: names of columns of ``imae.records.measures``.
+        measures: What the table shows for each: names of columns of ``imae.records.measures``.
         notes: What a reader of the table must know.
-        budget_notes: What holds for only one budget, by its name.
+        budget_notes: Notes that hold for only one budget, by its name.
         must_set: Settings that only the user can give, such as a path, by budget.
-        finish: Makes further files in the folder from the outcomes; gives their paths.
+        finish: Makes further files in the folder from the outcomes; returns their paths.
         title: One line for listings, which the catalog fills in.
     """
 
@@ -106,7 +106,7 @@ _OPEN = (None, "null")
 def cell_config(
     cell: Cell, variant: Variant, changed: Settings, *, seed: int | None = None
 ) -> Config:
-    """What is trained for a cell under a variant.
+    """The configuration that is trained for a cell and a variant.
 
     Args:
         cell: The cell.
@@ -117,7 +117,7 @@ def cell_config(
     Raises:
         ArgumentError: If a setting cannot be used.
     """
-    # Numbers of one table must not differ by what the processor of a machine is fast at.
+    # The numbers of one table must not depend on which precision is fast on a machine.
     content = merged(
         {"machine": {"precision": "32-true"}}, cell.settings, variant.settings, changed
     )
@@ -129,12 +129,12 @@ def other_setting(config: Config, stored: Mapping[str, Any]) -> str | None:
 
     Args:
         config: What the run should have been.
-        stored: Settings that the run wrote down, with all that was open filled in.
+        stored: Settings that the run stored, with all defaults filled in.
 
     Raises:
         ArgumentError: If the stored settings cannot be used at all.
     """
-    # Read as a configuration, so that a setting younger than the run has its default.
+    # Read as a configuration, so that a setting newer than the run has its default.
     found, wanted = _leaves(build_config(stored)), _leaves(config)
     for key in dict.fromkeys((*wanted, *found)):
         is_filled_in = key in _FILLED_IN or (key, found.get(key)) == _CLIPPED
@@ -157,11 +157,11 @@ class Outcome:
         cell: The cell.
         paper: What the paper prints, in percent, by measure.
         variant: The settings that did best on the held-out given labels; None if nothing ran.
-        runs: Finished runs under these settings, one for each seed.
+        runs: Finished runs with these settings, one for each seed.
         tried: Final accuracy on the held-out given labels, by the label of each variant tried.
-        unfinished: Runs of this cell that have begun and not ended.
-        failed: Runs of this cell that ended by an error.
-        is_settled: Whether all variants were tried under the same seeds.
+        unfinished: Runs of this cell that have begun but not ended.
+        failed: Runs of this cell that ended with an error.
+        is_settled: Whether all variants were tried with the same seeds.
     """
 
     cell: Cell
@@ -185,7 +185,7 @@ class Outcome:
 
 
 def run_folder(folder: Path, cell: Cell, variant: Variant, seed: int) -> Path:
-    """Folder of the run of a cell under a variant and a seed."""
+    """Folder of the run of a cell with a variant and a seed."""
     middle = f"-{variant.label}" if variant.label else ""
     return folder / "runs" / f"{cell.name}{middle}-seed{seed}"
 
@@ -194,7 +194,7 @@ _OTHER_NETWORKS = ("tiny", "features")  # budgets that replace the network of th
 
 
 def outcomes(recipe: Recipe, budget: str, folder: Path, changed: Settings) -> tuple[Outcome, ...]:
-    """What the run folders below a folder say of every cell, run or not.
+    """The outcome of every cell, run or not, from the run folders below a folder.
 
     Args:
         recipe: The recipe.
@@ -203,7 +203,7 @@ def outcomes(recipe: Recipe, budget: str, folder: Path, changed: Settings) -> tu
         changed: Settings that override those of every cell.
 
     Raises:
-        DataError: If a run folder cannot be read, or holds a run under other settings, whose
+        DataError: If a run folder cannot be read, or holds a run with other settings, whose
             numbers do not belong in the table.
     """
     found = []
@@ -258,15 +258,15 @@ def _records(folder: Path, cell: Cell, variant: Variant, changed: Settings) -> I
 
 
 def _check_complete(record: RunRecord) -> None:
-    """Raises if a run is said to have ended and its history does not get there."""
+    """Raises if a run has a result but its history ends before it."""
     if record.result is None:
         return
     end = (record.result.get("final") or {}).get("step")
     last = record.history[-1]["step"] if record.history else None
     if end is None or end != last:
         raise DataError(
-            f"{record.folder}: ended at step {end} by its result.json, and at {last} by its "
-            "history.jsonl; a file is damaged: restore it, or move the folder away"
+            f"{record.folder}: ended at step {end} according to result.json, and at {last} "
+            "according to history.jsonl; a file is damaged: restore it, or move the folder away"
         )
 
 
@@ -409,7 +409,7 @@ RECIPES: Catalog[Recipe] = Catalog(
 def published(recipe: str, cell: str) -> Mapping[str, float]:
     """What the paper prints for a cell, by measure; empty where it prints nothing.
 
-    ``from X`` is a number that the paper takes over from the publication of X.
+    ``from X`` is a number that the paper quotes from the publication of X.
 
     Examples:
         >>> published("cifar10", "resnet20-40-imae")["final"]

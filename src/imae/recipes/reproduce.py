@@ -130,7 +130,7 @@ def plan_jobs(
     workers: int = 1,
     settings: Settings | None = None,
 ) -> tuple[Job, ...]:
-    """The runs that ``reproduce`` would do with these arguments, done already or not.
+    """The runs of ``reproduce`` with these arguments, finished or not.
 
     Raises:
         ArgumentError: If an option cannot be used, or the folder is for other runs.
@@ -188,10 +188,10 @@ def rebuild(out: str | os.PathLike[str], name: str | None = None) -> Reproductio
 
 
 def chosen_cells(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells whose name fits one of the patterns, such as ``resnet20-40-*``; all if none.
+    """The cells whose name matches one of the patterns, such as ``resnet20-40-*``; all if none.
 
     Raises:
-        ArgumentError: If a pattern fits no cell.
+        ArgumentError: If a pattern matches no cell.
     """
     for pattern in only:
         if not any(fnmatch.fnmatchcase(cell.name, pattern) for cell in cells):
@@ -207,14 +207,14 @@ def chosen_cells(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]
     )
 
 
-# What a recipe is about, even where all its cells share it.
+# These define a recipe, even where all its cells share them.
 _FIXED = ("data.name", "method.name", "model.name", "noise", "out")
 
 
 def check_overrides(
     cells: Sequence[Cell], settings: Settings, *, required: Sequence[str] = ()
 ) -> None:
-    """Refuses settings under which the rows of a table would not be what their names say.
+    """Refuses settings that would make the rows of a table differ from what their names say.
 
     Args:
         cells: All cells of the recipe.
@@ -222,8 +222,8 @@ def check_overrides(
         required: Settings that the recipe leaves to the user.
 
     Raises:
-        ArgumentError: If a setting is one that the cells or their variants differ in, one that
-            they give their method, or what a recipe is about.
+        ArgumentError: If the cells or their variants differ in a setting, it is a parameter of
+            their method, or it defines the recipe.
     """
     by_cell = [flatten(cell.settings) for cell in cells]
     tried = {key for cell in cells for each in cell.variants for key in flatten(each.settings)}
@@ -245,7 +245,7 @@ def _check_required(recipe: Recipe, budget: str, changed: Settings) -> None:
 
 
 def _content(recipe: Recipe, budget: str, changed: Settings) -> dict[str, Any]:
-    """What is written into a folder to say which runs it is for."""
+    """What is stored in a folder to record which runs it is for."""
     return {"recipe": recipe.name, "budget": budget, "settings": _without_machine(changed)}
 
 
@@ -258,7 +258,7 @@ def _check_data(jobs: Sequence[Job]) -> None:
 
 
 def _extract_features(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
-    """Fills the cache of features before several runs would each compute the same ones."""
+    """Fills the cache of features first, so that parallel runs do not compute the same ones."""
     by_data = {
         str((data.name, data.root, sorted(data.options.items()), data.features)): job
         for job in jobs
@@ -270,7 +270,7 @@ def _extract_features(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
 
 
 def _without_machine(changed: Settings, prefix: str = "") -> dict[str, Any]:
-    """The settings that the numbers depend on; where and how fast runs are done may change."""
+    """The settings that the numbers depend on; the machine and its speed may change."""
     kept: dict[str, Any] = {}
     for key, value in changed.items():
         if isinstance(value, Mapping):

@@ -21,7 +21,7 @@ from imae.train.processes import fresh_process, start, stop_requests
 
 @dataclass(frozen=True)
 class Job:
-    """One run that is to be done.
+    """One run to do.
 
     Args:
         name: Name of its folder.
@@ -37,12 +37,12 @@ class Job:
 
 
 def train_or_resume(config: Config, *, show: bool = False, display: Display | None = None) -> Run:
-    """The finished run of a configuration: trained, resumed, or found finished.
+    """The finished run of a configuration: trained, resumed, or already finished.
 
     Args:
         config: What is trained.
         show: Whether to show progress.
-        display: What shows the progress of a run in one process, instead.
+        display: Shows the progress of a run in one process instead.
     """
     assert config.out is not None
     if config.machine.devices * config.machine.nodes > 1:
@@ -70,7 +70,7 @@ def attempt(config: Config, *, show: bool = False, display: Display | None = Non
     return None
 
 
-def attempt_content(content: Mapping[str, Any], *, has_notes: bool = True) -> str | None:
+def attempt_settings(content: Mapping[str, Any], *, has_notes: bool = True) -> str | None:
     """Calls ``attempt`` with settings as plain values, as another process receives them.
 
     Args:
@@ -92,7 +92,7 @@ def run_in_parallel(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, st
         Each job as it ends, with what went wrong or None.
 
     Raises:
-        Stopped: If Ctrl-C or SIGTERM came; the runs have saved and can be resumed.
+        Stopped: After Ctrl-C or SIGTERM; the runs have been saved and can be resumed.
     """
     waiting, running = list(jobs), list[_Worker]()
     with stop_requests() as request, contextlib.ExitStack() as at_end:
@@ -112,8 +112,8 @@ def run_in_parallel(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, st
 class _Worker:
     """A process for one job, and the pipe on which it reports what went wrong.
 
-    The pipe tells when it has ended. What multiprocessing knows of it comes from the process that
-    started it, which a signal to all of them ends before the runs have saved.
+    The pipe shows when it has ended. multiprocessing learns this from the process that
+    started it, which a signal to all of them ends before the runs have been saved.
     """
 
     def __init__(self, job: Job, *, has_notes: bool) -> None:
@@ -124,7 +124,7 @@ class _Worker:
         sender.close()
 
     def problem(self) -> str | None:
-        """What went wrong, or None; waits until the process has said so, or has ended."""
+        """What went wrong, or None; waits until the process has reported it, or has ended."""
         try:
             said: str | None = self.receiver.recv()
         except EOFError:
@@ -135,7 +135,7 @@ class _Worker:
         return said
 
     def ask_to_stop(self) -> None:
-        """Sends SIGTERM, at which a run saves and leaves."""
+        """Sends SIGTERM, on which a run saves and exits."""
         assert self._process.pid is not None
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGTERM)
@@ -143,7 +143,7 @@ class _Worker:
 
 def _work(content: Mapping[str, Any], sender: Connection, has_notes: bool) -> None:
     try:
-        problem = attempt_content(content, has_notes=has_notes)
+        problem = attempt_settings(content, has_notes=has_notes)
     except Stopped as stopped:
         problem = str(stopped)
     with contextlib.suppress(OSError):  # the process that listened was killed
@@ -164,7 +164,7 @@ _SECONDS_TO_ANSWER = 10
 def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | None]]:
     """Runs the jobs on a cluster; a run whose worker dies resumes on another.
 
-    All machines of the cluster must see the run folders and the data under the same names.
+    All machines of the cluster must see the run folders and the data at the same paths.
 
     Args:
         jobs: The runs.
@@ -175,8 +175,8 @@ def run_on_ray(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, str | N
         Each job as it ends, with what went wrong or None.
 
     Raises:
-        ArgumentError: If there is no cluster at the address, or a run asks for more than this
-            machine has and the cluster is its own.
+        ArgumentError: If there is no cluster at the address, or a run needs more than this
+            machine has and the cluster is only this machine.
         MissingExtraError: If ray is not installed.
     """
     ray: Any = import_extra("ray", extra="cluster")
@@ -211,7 +211,7 @@ def check_resources(ray: Any, jobs: Sequence[Job]) -> None:
     """Refuses runs for which Ray would wait forever without saying so.
 
     Raises:
-        ArgumentError: If a run asks for more than the cluster has.
+        ArgumentError: If a run needs more than the cluster has.
     """
     there = ray.cluster_resources()
     for job in jobs:
@@ -222,19 +222,19 @@ def check_resources(ray: Any, jobs: Sequence[Job]) -> None:
         ):
             if asked.get(key, 0) > there.get(name, 0):
                 raise ArgumentError(
-                    f"{job.name}: asks for {asked[key]} {word}, and this machine has "
+                    f"{job.name}: needs {asked[key]} {word}, and this machine has "
                     f"{int(there.get(name, 0))}; set machine.threads or machine.accelerator"
                 )
 
 
-def _do_in(folder: str, content: Mapping[str, Any]) -> str | None:
-    """Does a run; relative paths mean what they mean where the command was given."""
+def _run_in_folder(folder: str, content: Mapping[str, Any]) -> str | None:
+    """Does a run in the folder where the command was given, for its relative paths."""
     os.chdir(folder)
-    return attempt_content(content)
+    return attempt_settings(content)
 
 
 def needs(job: Job, *, has_gpus: bool) -> dict[str, Any]:
-    """What a run asks of the cluster, which then shows it only these devices."""
+    """The resources that a run requests from the cluster, which then shows it only these."""
     machine = job.config.machine
     asked: dict[str, Any] = {"num_cpus": machine.threads or 1}
     if machine.accelerator in ("gpu", "cuda") or (machine.accelerator == "auto" and has_gpus):
@@ -246,7 +246,7 @@ def _ends(ray: Any, jobs: Sequence[Job]) -> Iterator[tuple[Job, str | None]]:
     # A worker that dies is a system failure to Ray, which starts its task again: the run then
     # resumes from its last checkpoint.
     has_gpus = ray.cluster_resources().get("GPU", 0) > 0
-    task = ray.remote(max_retries=_RETRIES)(_do_in)
+    task = ray.remote(max_retries=_RETRIES)(_run_in_folder)
     running = {}
     for job in jobs:
         options = task.options(name=job.name, **needs(job, has_gpus=has_gpus))

@@ -1,4 +1,4 @@
-"""Files of a run: written whole or not at all, damaged ones refused, and who may write them."""
+"""Files of a run: atomic writing, checked reading, and locks."""
 
 import contextlib
 import json
@@ -21,10 +21,10 @@ from imae.errors import ArgumentError, DataError, ImaeError
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> Iterator[IO[bytes]]:
-    """A binary file that takes its place only when the block ends without an error.
+    """A binary file that gets its name only when the block ends without an error.
 
     The bytes go to a temporary file in the same folder, are flushed to the disk and renamed, so
-    a reader sees the old file or the new one, never a part, and neither does a crash leave one.
+    a reader sees the old file or the new one, never a part of it, even after a crash.
 
     Args:
         path: The file.
@@ -66,14 +66,14 @@ def whole_file(path: str | os.PathLike[str], *, is_name_synced: bool = True) -> 
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Writes a file, whole or not at all; text as UTF-8."""
+    """Writes a file, completely or not at all; text as UTF-8."""
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @cache
 def _umask() -> int:
-    # Read once: it is set to be read, and other threads may make files meanwhile.
+    # Read only once: reading sets it for a moment, while other threads may create files.
     umask = os.umask(0)
     os.umask(umask)
     return umask
@@ -96,7 +96,7 @@ def parse_object(text: bytes, where: str) -> dict[str, Any]:
         where: File, and place in it, for messages.
 
     Raises:
-        DataError: If it holds none, or a number that JSON does not know.
+        DataError: If it is not an object, or holds a number that JSON does not allow.
 
     Examples:
         >>> parse_object(b'{"step": 1}', "history.jsonl, line 1")
@@ -120,7 +120,7 @@ def open_regular(path: Path, *, append: bool = False) -> IO[bytes]:
 
     Args:
         path: The file.
-        append: Whether to open it for appending, and create it if it is not there.
+        append: Whether to open it for appending, and create it if it does not exist.
 
     Raises:
         DataError: If it is a pipe, a folder or a device.
@@ -158,10 +158,10 @@ def read_arrays(
     Args:
         path: The file.
         kinds: For each name the kinds of numpy dtypes that it may have, such as "iu".
-        optional: Names of arrays that need not be there.
+        optional: Names of arrays that may be missing.
 
     Raises:
-        DataError: If the file is missing or damaged, or an array is not as it should be.
+        DataError: If the file is missing or damaged, or an array has the wrong shape or dtype.
     """
     try:
         with open_regular(path) as file:  # closed even if numpy fails
@@ -205,14 +205,14 @@ def _refuse_packed(file: IO[bytes]) -> None:
 
 
 def check_lengths(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raises unless the arrays of a file are of one length.
+    """Raises unless the arrays of a file have the same length.
 
     Raises:
         DataError: If they are not.
     """
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise DataError(f"{path}: its arrays must be of one length, got {lengths}")
+        raise DataError(f"{path}: its arrays must have the same length, got {lengths}")
 
 
 @contextlib.contextmanager
@@ -222,7 +222,7 @@ def explained_writing(path: Path, run: Path, *, command: str = "train --resume")
     Args:
         path: What is being written.
         run: The run folder it belongs to.
-        command: The words between `imae` and that folder that continue.
+        command: The words of the command that continues, between `imae` and the folder.
 
     Raises:
         ImaeError: If the disk is full, the folder is not writable, and so on.
@@ -273,15 +273,15 @@ def check_free(folder: Path) -> None:
 
 
 def check_regular(folder: Path) -> None:
-    """Raises if something else has the name of a file that an audit reads or writes.
+    """Raises if a file that an audit reads or writes is not a regular file.
 
     Reading a pipe would block forever, and writing would replace a link.
 
     Args:
-        folder: ``audit`` in a run folder; it need not be there.
+        folder: ``audit`` in a run folder; it may be missing.
 
     Raises:
-        DataError: If a pipe, a device, a folder or a link is in place of a file.
+        DataError: If a file is a pipe, a device, a folder or a link.
     """
     try:
         with os.scandir(folder) as entries:
@@ -338,7 +338,7 @@ def hold(folder: Path) -> Iterator[None]:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether a run was locked once and is not any more, as after its process was killed."""
+    """Whether a run was locked and no longer is, as after its process was killed."""
     import fcntl
 
     path = folder.resolve() / "lock"
@@ -347,7 +347,7 @@ def is_abandoned(folder: Path) -> bool:
     try:
         with path.open("rb+") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process holds it, or nothing can be said
+    except OSError:  # another process holds it, or it cannot be known
         return False
     return True
 
@@ -356,11 +356,11 @@ def is_abandoned(folder: Path) -> bool:
 def exclusive(
     path: Path, in_use: str, *, run: Path, command: str = "train --resume"
 ) -> Iterator[None]:
-    """Holds a lock file, made if it is not there, which ends with the process in any case.
+    """Holds a lock file, created if it does not exist, which ends with the process in any case.
 
     Args:
         path: The file, resolved.
-        in_use: What to say if another process holds it.
+        in_use: Message if another process holds it.
         run: The run folder it belongs to.
         command: See ``explained_writing``.
 
@@ -408,7 +408,7 @@ def _is_environment(path: Path) -> bool:
 
 
 def check_overwriting(path: Path, *, overwrite: bool) -> None:
-    """Raises if a file must not be written: it exists, or a run folder would lose its own.
+    """Raises if a file must not be written: it exists, or belongs to a run.
 
     Raises:
         ArgumentError: If so.

@@ -36,7 +36,7 @@ from imae.records.measures import (
 
 
 def plain(value: Any) -> Any:
-    """The value with numbers that JSON does not know replaced by None.
+    """The value with numbers that JSON does not allow replaced by None.
 
     Examples:
         >>> plain({"loss": math.inf, "steps": (1, 2)})
@@ -56,7 +56,7 @@ _RESULT_ROWS = ("best", "best_test", "final")
 
 
 class RunFolder:
-    """A run on disk. Files appear whole; it can be read while the run trains.
+    """A run on disk. Files are written atomically; it can be read while the run trains.
 
     Args:
         path: The folder; it need not exist yet.
@@ -77,7 +77,7 @@ class RunFolder:
             raise ArgumentError(f"a run folder is given by its path, got {path!r}")
         self.path = Path(path)
         self._sizes: dict[str, tuple[int, int]] = {}  # rows and classes of the labels
-        # Files are written one after another while the run goes on: waiting for the disk took a
+        # Files are written one after another while the run trains: waiting for the disk took a
         # sixth of the time that a small table trains.
         self._writer: ThreadPoolExecutor | None = None
         self._being_written: list[Future[None]] = []
@@ -115,7 +115,7 @@ class RunFolder:
         """How rows become inputs of the network: class names, shape and statistics.
 
         Raises:
-            DataError: If that is not there, or cannot be read, or the labels have other classes.
+            DataError: If that is missing, or cannot be read, or the labels have other classes.
         """
         content = self._read_if_there("preparation.json")
         if content is None:
@@ -163,18 +163,18 @@ class RunFolder:
         self._write("result.json", result)
 
     def progress(self) -> dict[str, Any] | None:
-        """How far the run is, or None if it has not begun."""
+        """Progress of the run, or None if it has not begun."""
         return self._read_if_there("progress.json")
 
     def write_progress(
         self, *, step: int, total_steps: int, seconds: float, status: str, message: str = ""
     ) -> None:
-        """Writes how far the run is; status is running, stopped, failed or finished."""
+        """Writes the progress of the run; status is running, stopped, failed or finished."""
         progress = {"step": step, "total_steps": total_steps, "seconds": seconds}
         self._write("progress.json", {**progress, "status": status, "message": message})
 
     def history(self) -> list[dict[str, Any]]:
-        """One row for each evaluation, in order of ``step``; a line half written is left out.
+        """One row for each evaluation, in order of ``step``; a partial last line is left out.
 
         Raises:
             DataError: If a line is damaged, or not a row that a run writes.
@@ -200,7 +200,7 @@ class RunFolder:
                     os.fsync(file.fileno())
 
     def sync(self) -> None:
-        """Waits until history and dynamics are on the disk, as a checkpoint promises them.
+        """Waits until history and dynamics are on the disk, as a checkpoint requires.
 
         Raises:
             ImaeError: If something cannot be written, or could not be before.
@@ -239,7 +239,7 @@ class RunFolder:
         """Labels of the rows trained on.
 
         Raises:
-            DataError: If they are not there, or cannot be read.
+            DataError: If they are missing, or cannot be read.
         """
         return self._read_labels("labels.npz", "epoch")
 
@@ -261,20 +261,20 @@ class RunFolder:
                 self._write_arrays(self.path / name, arrays)
 
     def epochs(self) -> list[int]:
-        """Epochs whose dynamics are there, counted from 1."""
+        """Epochs with dynamics, counted from 1."""
         names = (_DYNAMICS.fullmatch(path.name) for path in (self.path / "dynamics").glob("*"))
         return sorted(int(name[1]) for name in names if name)
 
     def dynamics(self, epoch: int) -> EpochDynamics:
-        """What an epoch, counted from 1, showed of every row trained on.
+        """Dynamics of every row trained on, in an epoch counted from 1.
 
         Raises:
-            DataError: If it is not there, or cannot be read.
+            DataError: If it is missing, or cannot be read.
         """
         return self._read_dynamics(epoch, "epoch")
 
     def held_dynamics(self, epoch: int) -> EpochDynamics:
-        """What the network at the end of an epoch, counted from 1, predicts of `held_labels`."""
+        """Predictions for `held_labels` at the end of an epoch, counted from 1."""
         return self._read_dynamics(epoch, "held")
 
     def write_dynamics(
@@ -285,9 +285,9 @@ class RunFolder:
         *,
         is_synced: bool = True,
     ) -> None:
-        """Writes what an epoch, counted from 1, showed of rows trained on and not trained on.
+        """Writes the dynamics of an epoch, counted from 1, of rows trained on and not trained on.
 
-        Without ``is_synced`` they appear soon, and a crash may lose them, whole, until ``sync``.
+        Without ``is_synced`` they are written soon, and a crash before ``sync`` may lose the file.
         """
         for kind, each in (("held", held), ("epoch", dynamics)):
             if each is None:

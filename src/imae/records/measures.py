@@ -66,7 +66,7 @@ class Measure:
 
     @property
     def direction(self) -> str:
-        """What to hope for, in brackets behind a title; empty if nothing."""
+        """Which direction is better, in brackets, to append to a title; empty if neither."""
         if self.higher_is_better is None:
             return ""
         return f" ({'higher' if self.higher_is_better else 'lower'} is better)"
@@ -225,7 +225,7 @@ class RunLabels:
 
 @dataclass(frozen=True, eq=False)
 class EpochDynamics:
-    """What the training pass of one epoch showed of every row, in the order of the labels.
+    """Dynamics of every row in the training pass of one epoch, in the order of the labels.
 
     Args:
         margin: Log-odds of the given label, float32, shape (N,); NaN for a row not seen.
@@ -307,7 +307,7 @@ def check_labels(labels: RunLabels, where: str) -> None:
 def check_held_labels(held: RunLabels, trained: RunLabels, where: str) -> None:
     """Raises unless rows that were held out have the classes of a run, and are not trained on.
 
-    Rows with a planted label are trained on under that, and are held out under the given one.
+    Rows with a planted label are trained on with that label, and held out with the given one.
 
     Raises:
         DataError: If not.
@@ -322,7 +322,7 @@ def check_held_labels(held: RunLabels, trained: RunLabels, where: str) -> None:
 
 
 def check_dynamics(dynamics: EpochDynamics, where: str, *, rows: int, classes: int) -> None:
-    """Raises unless the dynamics of an epoch fit the number of rows and classes.
+    """Raises unless the dynamics of an epoch match the number of rows and classes.
 
     Raises:
         DataError: If not.

@@ -11,10 +11,10 @@ from imae.report.read import RunRecord
 
 @dataclass(frozen=True)
 class Series:
-    """A line with the range it is the mean of.
+    """A line, and the range whose mean it is.
 
     Args:
-        label: What the line is called.
+        label: Name of the line.
         x: Positions, rising.
         y: Mean at each position, None where it is unknown.
         low: Lowest of the seeds at each position.
@@ -36,7 +36,7 @@ class Series:
 def accuracy_series(
     label: str, runs: Sequence[RunRecord], key: str, *, factor: float = 100
 ) -> Series:
-    """The number ``key`` of the history, by default in percent, over the runs at each step."""
+    """The value ``key`` of the history, by default in percent, over the runs at each step."""
     at: dict[float, list[float]] = {}
     for run in runs:
         for row in run.history:
@@ -54,7 +54,7 @@ def accuracy_series(
 
 
 WIDTH, HEIGHT = 360, 236
-WIDE = 960  # of a chart that has a row for itself
+WIDE = 960  # pixels of a chart that has a row to itself
 LEFT, RIGHT, TOP, BOTTOM = 46, 350, 12, 196
 _TICKS = 5
 _MOST_NAMED = 6  # lines that have room for their name
@@ -120,7 +120,7 @@ class Chart:
 
     Args:
         title: What is drawn.
-        description: The same in words, for a reader who does not see it.
+        description: The same in words, for screen readers.
         x_label: Under the horizontal axis.
         x: Horizontal axis.
         y: Vertical axis.
@@ -180,11 +180,11 @@ def line_chart(
         title: What is drawn.
         lines: The lines; their order is the number of their colour.
         x_label: Under the horizontal axis.
-        unit: Put behind every number in the description.
-        limit: Range that the vertical axis must not leave.
-        from_zero: Whether the vertical axis shows 0 even if every height is far from it.
+        unit: Appended to every number in the description.
+        limit: Range within which the vertical axis must stay.
+        from_zero: Whether the vertical axis starts at 0 even if every height is far from it.
         reference: Height of a thin line across the chart.
-        is_wide: Whether the chart has a row for itself and is drawn for wide screens too.
+        is_wide: Whether the chart has a row to itself and is drawn for wide screens too.
     """
     points = [point for line in lines for point in line.known]
     if not points:
@@ -315,12 +315,12 @@ def round_axis(heights: Sequence[float], limit: tuple[float, float]) -> Axis:
 
 def _mark(number: int, line: Series, x: Axis, y: Axis) -> Mark:
     every = max(1, math.ceil(len(line.x) / _MOST_POINTS))
-    # Counted from the end, so that the last point is always there.
+    # Counted from the end, so that the last point is always included.
     places = range((len(line.x) - 1) % every, len(line.x), every)
     path, band = [], []
     for run in _unbroken(line, places):
         spots = [f"{x.place(line.x[place])} {y.place(line.y[place] or 0)}" for place in run]
-        # A single point would draw nothing: a stroke of no length has round ends, a dot.
+        # A single point would not be drawn: a stroke of length 0 with round ends is a dot.
         path.append("M" + "L".join(spots) + ("h0" if len(spots) == 1 else ""))
         if line.low and any(line.low[place] != line.high[place] for place in run):
             top = [f"{x.place(line.x[place])} {y.place(line.high[place] or 0)}" for place in run]

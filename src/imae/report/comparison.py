@@ -1,4 +1,4 @@
-"""The table of a comparison, and what a page shows of the runs of one setting."""
+"""The table of a comparison, and what a page shows about the runs of one setting."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +72,7 @@ class Table:
 
     Args:
         rows: One for each method.
-        notes: What a reader must know of the runs of a setting, by the setting.
+        notes: What a reader must know about the runs of a setting, by the setting.
     """
 
     rows: tuple[Row, ...]
@@ -90,7 +90,7 @@ class Table:
         )
 
     def best(self, row: Row, column: Column) -> bool:
-        """Whether no row of the same setting has a better mean, and one has a worse."""
+        """Whether no row of the same setting has a better mean, and some row has a worse one."""
         own = row.values[column.name]
         others = [other.values[column.name] for other in self.rows if other.setting == row.setting]
         means = [other.mean for other in others if other is not None]
@@ -154,7 +154,7 @@ _NUM_CLASSES = 24  # class names that are listed
 
 @dataclass(frozen=True)
 class Comparison:
-    """One data set, noise and network, and all that is shown of its runs."""
+    """One data set, noise and network, and everything that is shown about its runs."""
 
     names: tuple[str, str, str]
     rows: tuple[Row, ...]
@@ -173,7 +173,7 @@ class Comparison:
 
     @property
     def data(self) -> str:
-        """Name of the data: of a path the last part."""
+        """Name of the data; for a path its last part."""
         return Path(self.names[0]).name or self.names[0]
 
     @property
@@ -188,7 +188,7 @@ class Comparison:
 
     @property
     def stops(self) -> dict[str, object]:
-        """What the slider shows, for the script of the page: numbers, paths and our own words."""
+        """What the slider shows, for the script of the page: numbers, paths and fixed words."""
         panels = [
             [{"outlines": dict(frame.outlines), "words": frame.words} for frame in panel.frames]
             for panel in self.panels
@@ -203,12 +203,12 @@ def compare(
     *,
     pictures: Previewer | None = None,
 ) -> Comparison:
-    """What is shown of the runs of one setting.
+    """What is shown about the runs of one setting.
 
     Args:
         runs: Runs that share data, noise and network; at least one.
         whole: Table of these and any other runs.
-        labels: Labels of every run by its folder, None where there are none yet.
+        labels: Labels of every run by its folder; None if there are none yet.
         pictures: Makes the pictures of suspect rows.
 
     Raises:
@@ -255,7 +255,7 @@ def compare(
 
 
 def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
-    """The columns that some row has a number for; the best test accuracy last."""
+    """The columns for which some row has a number; the best test accuracy last."""
     known = [each for each in REPORTED if any(row.values[each.name] is not None for row in rows)]
     return tuple(sorted(known, key=lambda column: column.moment == "best_test"))
 
@@ -272,7 +272,7 @@ def _drawn(
 def _followed_parameter(
     methods: Mapping[str, Sequence[RunRecord]], *, is_wide: bool
 ) -> Chart | None:
-    """T of the methods that take it from the training itself."""
+    """T of the methods that choose it in training."""
     lines = [accuracy_series(method, runs, "T", factor=1) for method, runs in methods.items()]
     title = "T, as the training set it"
     return line_chart(

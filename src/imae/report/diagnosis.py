@@ -1,4 +1,4 @@
-"""The head of a page and what the rows of one run say: verdict, confusion, classes, suspects."""
+"""The head of a page and what the rows of one run show: verdict, confusion, classes, suspects."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -66,19 +66,19 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the rows of one run say at its last epoch.
+    """What the rows of one run show at its last epoch.
 
     Args:
         run: Name of the run.
         folder: Its folder.
         method: Its method.
-        epoch: The epoch that predictions are of.
+        epoch: The epoch of the predictions.
         names: Names of the classes of ``matrix``.
         matrix: Rows by given (row) and predicted class (column); empty with many classes.
         pairs: Most frequent contradictions: given class, predicted class, rows.
         counts: Rows of each class, those with most contradictions first.
-        num_contradicted: Rows that are predicted otherwise than labelled.
-        num_classes: Classes in all.
+        num_contradicted: Rows whose predicted class is not the given label.
+        num_classes: Number of all classes.
         suspects: Rows believed least, the least first.
         audit: The review page of the run, if it was audited.
     """
@@ -98,7 +98,7 @@ class Diagnosis:
 
 
 def best_method(methods: Mapping[str, Sequence[RunRecord]]) -> tuple[str, Measure, Summary] | None:
-    """The method of the highest final accuracy, on test rows or else on held-out given labels."""
+    """The method with the highest final accuracy, on test rows or else on held-out given labels."""
     for measure in (TEST, HELD_OUT):
         found = {name: _final(runs, measure) for name, runs in methods.items()}
         known = {name: summary for name, summary in found.items() if summary is not None}
@@ -151,10 +151,10 @@ def large_numbers(
     labels: RunLabels | None,
     diagnosis: Diagnosis | None = None,
 ) -> tuple[Number, ...]:
-    """Three or four numbers that sum a setting up, of the best method.
+    """Three or four numbers of the best method that summarise a setting.
 
-    What is not known without test rows or true labels is replaced by what every run knows: the
-    best epoch, and the labels that the network contradicts.
+    Numbers that need test rows or true labels are replaced, where these are missing, by the best
+    epoch and by the number of labels that the network contradicts.
     """
     best = best_method(methods)
     numbers: list[Number] = []
@@ -183,7 +183,7 @@ def large_numbers(
 def diagnose(
     methods: Mapping[str, Sequence[RunRecord]], *, pictures: Previewer | None = None
 ) -> Diagnosis | None:
-    """What the rows of a run of the best method say; None where no run has kept its rows.
+    """What the rows of a run of the best method show; None if no run has kept its rows.
 
     Args:
         methods: Runs of one setting by method.
@@ -310,5 +310,5 @@ def _share(labels: RunLabels) -> str:
 
 
 def relative_link(target: Path, page: str | os.PathLike[str] | None) -> str | None:
-    """The relative link from a page to a file, or None if the place of the page is not known."""
+    """The relative link from a page to a file, or None if the path of the page is not known."""
     return None if page is None else Path(os.path.relpath(target, Path(page).parent)).as_posix()

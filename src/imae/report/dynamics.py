@@ -107,7 +107,7 @@ def list_epochs(folder: Path) -> list[int]:
 
 
 def gather(folder: Path, labels: Labels, epochs: Collection[int]) -> dict[int, dict[str, Gathered]]:
-    """What the rows of each kind went through in these epochs of one run.
+    """Probabilities and weights of the rows of each kind in these epochs of one run.
 
     Args:
         folder: Run folder.
@@ -127,8 +127,8 @@ def gather(folder: Path, labels: Labels, epochs: Collection[int]) -> dict[int, d
         shown = run.dynamics(epoch)
         if len(shown.margin) != len(labels.given):
             raise DataError(
-                f"{folder}: epoch {epoch} shows {len(shown.margin)} rows, the labels are of "
-                f"{len(labels.given)}; the dynamics are not those of this run"
+                f"{folder}: epoch {epoch} has {len(shown.margin)} rows, but there are "
+                f"{len(labels.given)} labels; the dynamics do not belong to this run"
             )
         gathered[epoch] = {
             kind: _gather_rows(shown.margin[rows], shown.weight[rows])
@@ -158,7 +158,7 @@ def _gather_rows(margin: NDArray[np.floating], weight: NDArray[np.floating]) -> 
 
 KINDS = ("clean", "wrong", "all")
 
-# Most rows are in the outermost bins; square roots keep the few between them visible.
+# Most rows are in the outermost bins; square roots keep the few in between visible.
 X_AXIS = Axis(0, 1, LEFT, RIGHT, (0, 0.25, 0.5, 0.75, 1))
 WIDE_X_AXIS = replace(X_AXIS, last=WIDE - (WIDTH - RIGHT))
 Y_AXIS = Axis(0, 100, BOTTOM, TOP, (0, 1, 10, 25, 50, 100), is_square_root=True)
@@ -195,11 +195,11 @@ def panel(
 ) -> Panel | None:
     """The frames of a method at these epochs, or None if it has no dynamics.
 
-    An epoch that the method does not have shows the last one before it, under that one's number.
+    For an epoch that the method does not have, the last one before it is shown, with its number.
 
     Args:
-        method: What the panel is called.
-        pooled: What the method's rows went through, by epoch and kind.
+        method: Title of the panel.
+        pooled: Probabilities and weights of the method's rows, by epoch and kind.
         epochs: Stops of the slider, rising.
     """
     if not pooled:
@@ -251,7 +251,7 @@ def weight_chart(
 def share_chart(
     pooled: Mapping[str, Mapping[int, Mapping[str, Gathered]]], labels: Sequence[Labels]
 ) -> Chart | None:
-    """Share of the weight that went to wrong rows; None where no wrong row is known."""
+    """Share of the weight that went to wrong rows; None if no wrong row is known."""
     wrong_shares = [share for own in labels if (share := own.wrong_share) is not None]
     if not any(wrong_shares):  # unknown, or no wrong row to give weight to
         return None

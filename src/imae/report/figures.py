@@ -40,8 +40,8 @@ def save_lines(
     """Writes one figure with a labelled line for each entry, as PNG and as SVG.
 
     Args:
-        folder: Where the files go; made if it is not there.
-        name: File name without its ending.
+        folder: Where the files go; created if it does not exist.
+        name: File name without its extension.
         x: Positions on the horizontal axis, shape (K,).
         lines: Heights, shape (K,), by the label of the line; NaN where there is none.
         title: Above the figure.
@@ -78,7 +78,7 @@ def save_lines(
 
 
 def save_figure(figure: Any, stem: Path) -> list[Path]:
-    """Writes a figure of matplotlib as PNG and SVG, the same bytes every time."""
+    """Writes a matplotlib figure as PNG and SVG, with the same bytes every time."""
     matplotlib = import_extra("matplotlib", extra="plot")
     written = []
     for ending, facts in (("png", {"Software": None}), ("svg", {"Date": None})):
@@ -99,11 +99,11 @@ def save_figures(runs: Sequence[RunRecord], folder: str | os.PathLike[str]) -> l
     """Writes the figures of the page for every setting, and returns the files.
 
     They are the accuracies against training steps, the weight that clean and wrong rows received
-    and the distribution of p in the last epoch. What no run of a setting knows gives no file.
+    and the distribution of p in the last epoch. There is no file for what no run of a setting has.
 
     Args:
         runs: Records of run folders, finished or not.
-        folder: Where the files go; made if it is not there.
+        folder: Where the files go; created if it does not exist.
 
     Raises:
         DataError: If the labels or the dynamics of a run are damaged.
@@ -114,7 +114,7 @@ def save_figures(runs: Sequence[RunRecord], folder: str | os.PathLike[str]) -> l
     settings = group(runs, lambda run: run.setting)
     written = []
     for number, (names, alike) in enumerate(settings.items(), start=1):
-        # Two settings may differ in what a file name cannot hold; the number keeps them apart.
+        # Two settings may differ in characters that a file name cannot hold: hence the number.
         prefix = f"{number}-" if len(settings) > 1 else ""
         for figure in _figures(compare(alike, whole, labels)):
             x = sorted({place for line in figure.lines for place, _ in line.known})

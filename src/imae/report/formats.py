@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REPORTED = tuple(column for column in COLUMNS if column.measure.is_summary)
 UNKNOWN = "-"
 Item = TypeVar("Item")
-_JOINERS = "\u200c\u200d"  # not printable by themselves, and part of how names and emoji are spelt
+_JOINERS = "\u200c\u200d"  # not printable by themselves, but part of names and emoji
 
 
 def printable(value: object) -> str:
@@ -52,7 +52,7 @@ def shorten(text: str, *, limit: int) -> str:
 def shorten_middle(text: str, *, limit: int) -> str:
     """The text, or its beginning and its end if it has more than ``limit`` characters.
 
-    Of a path or an id it is the end that tells rows apart.
+    The end of a path or an id is what tells rows apart.
 
     Examples:
         >>> shorten_middle("train/t-shirt/0a1b2c.jpg", limit=13)
@@ -65,7 +65,7 @@ def shorten_middle(text: str, *, limit: int) -> str:
 
 
 def thin(items: Sequence[Item], *, limit: int) -> list[Item]:
-    """At most ``limit`` of the items, evenly spread, the first and the last among them.
+    """At most ``limit`` of the items, evenly spaced, including the first and the last.
 
     Examples:
         >>> thin(range(100), limit=4)
@@ -131,13 +131,13 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~<>&$-])")
 def as_text(shown: "Table", *, width: int) -> str:
     """The table for a terminal of this many columns.
 
-    What is the same in every row is above the table, not in it. The columns are closer
+    What is the same in every row is shown above the table, not in it. The columns are closer
     together where there is little room; a number is never cut.
     """
     text = import_extra("rich.text", extra="report").Text
     headings = _headings(shown)
     lines = [[cell.replace(" ± ", "±") for cell in _cells(shown, row)] for row in shown.rows]
-    # The method stays: a table of one method must still say which.
+    # The method stays: a table of one method must still name it.
     shared = [
         column
         for column in range(_NUM_NAMES - 1)
@@ -147,7 +147,7 @@ def as_text(shown: "Table", *, width: int) -> str:
     above = [words[column](lines[0][column]) for column in shared]
     kept = [column for column in range(len(headings)) if column not in shared]
     out = io.StringIO()
-    # Endless, or rich would cut what does not fit; a terminal wraps it.
+    # Unlimited width, or rich would cut what does not fit; a terminal wraps it.
     console = import_extra("rich.console", extra="report").Console(
         file=out, width=100_000, color_system=None
     )
@@ -216,13 +216,13 @@ def as_csv(shown: "Table") -> str:
 
 
 def save_table(shown: "Table", path: str | os.PathLike[str]) -> None:
-    """Writes the table as ``.csv`` or ``.md``, as the name of the file says.
+    """Writes the table as ``.csv`` or ``.md``, by the extension of the file.
 
     Raises:
-        ArgumentError: If the name ends otherwise.
+        ArgumentError: If the file has another extension.
     """
     ending = Path(path).suffix.lower()
-    check_choice("the ending of a table file", ending, (".csv", ".md"))
+    check_choice("the extension of a table file", ending, (".csv", ".md"))
     text = as_csv(shown) if ending == ".csv" else as_markdown(shown)
     write_file(path, text)
 
@@ -242,7 +242,7 @@ def notes(shown: "Table") -> list[str]:
 
 
 def summary_text(summary: Summary | None, *, seeds: int = 0) -> str:
-    """Mean and deviation in percent; the count too if fewer than ``seeds`` runs know the number.
+    """Mean and deviation in percent, and the count if fewer than ``seeds`` runs have the number.
 
     Examples:
         >>> summary_text(Summary(mean=0.915, deviation=0.004, count=2), seeds=3)
@@ -255,7 +255,7 @@ def summary_text(summary: Summary | None, *, seeds: int = 0) -> str:
 
 
 def time_text(relative_time: float | None) -> str:
-    """Time of a step as a multiple of the one of cce."""
+    """Time of a step as a multiple of that of cce."""
     return UNKNOWN if relative_time is None else f"{relative_time:.2f}\N{MULTIPLICATION SIGN}"
 
 

@@ -16,7 +16,7 @@ from imae.report.read import RunRecord, flatten, is_machine_setting
 
 _NAMED = 4  # settings that a note lists by name
 _VALUE_LENGTH = 40  # characters of a setting in a note
-_RISING = 0.05  # gained in the last third of training: not at its end yet
+_RISING = 0.05  # gained in the last third of training: still learning
 _ONE_CLASS = 0.99  # of the rows predicted as one class: nothing was learned
 
 
@@ -27,7 +27,7 @@ class Summary:
     Args:
         mean: Arithmetic mean.
         deviation: Standard deviation of a sample (divided by count - 1); None for one run.
-        count: Runs that know the number.
+        count: Runs that have the number.
     """
 
     mean: float
@@ -36,7 +36,7 @@ class Summary:
 
 
 def summarise(numbers: Iterable[float | None]) -> Summary | None:
-    """Mean and deviation of the numbers that are known; None if none is."""
+    """Mean and deviation of the known numbers; None if there are none."""
     known = [number for number in numbers if number is not None]
     if not known:
         return None
@@ -45,7 +45,7 @@ def summarise(numbers: Iterable[float | None]) -> Summary | None:
 
 
 def notes_of_method(runs: Sequence[RunRecord]) -> tuple[str, ...]:
-    """What a reader must know of the runs that are one row of a table."""
+    """What a reader must know about the runs that are one row of a table."""
     unfinished = Counter(run.status for run in runs if run.result is None)
     notes = [f"{count} {status}" for status, count in unfinished.items()]
     names = list(differing([run.config for run in runs]))
@@ -69,7 +69,7 @@ def notes_of_method(runs: Sequence[RunRecord]) -> tuple[str, ...]:
 
 
 def notes_of_setting(methods: Mapping[str, Sequence[RunRecord]]) -> tuple[str, ...]:
-    """What a reader must know of the methods that are compared in one setting.
+    """What a reader must know about the methods that are compared in one setting.
 
     Args:
         methods: Runs by the name of their method.
@@ -89,13 +89,13 @@ def constant_class(run: RunRecord) -> str | None:
     is_one = len(counts) and counts.max() >= _ONE_CLASS * counts.sum()
     if not is_one or len(np.unique(labels.given)) < 2:
         return None
-    # Where nearly all labels are of one class, so are right predictions.
+    # If nearly all labels are of one class, nearly all right predictions are too.
     share = np.bincount(labels.given).max() / len(labels.given)
     return None if share >= _ONE_CLASS else str(labels.class_names[int(counts.argmax())])
 
 
 def is_rising(runs: Sequence[RunRecord]) -> bool:
-    """Whether accuracy, on the mean of the finished runs, grew in the last third of training."""
+    """Whether the mean accuracy of the finished runs rose in the last third of training."""
     gains = [gain for run in runs if (gain := _late_gain(run)) is not None]
     return bool(gains) and statistics.fmean(gains) >= _RISING
 
@@ -133,7 +133,7 @@ def _unequal(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
 
 
 def _other_rows(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
-    """Says so if the data of one name had another content in some of the runs."""
+    """A note if data of the same name had different contents in some of the runs."""
     found: dict[str, list[str]] = {}
     for run in (run for runs in methods.values() for run in runs):
         content = _content(run)
@@ -157,8 +157,8 @@ def _content(run: RunRecord) -> str | None:
 def differing(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """The values of every setting that differs, except for the seed and the machine.
 
-    A setting that some of the configurations do not have, as those of another version, is compared
-    between the others.
+    A setting that some of the configurations lack, for example those of another version, is
+    compared between the others.
 
     Examples:
         >>> differing([{"lr": 0.1, "seed": 1}, {"lr": 0.2, "seed": 2}, {"lr": 0.1}])

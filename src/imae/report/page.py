@@ -50,7 +50,7 @@ def write_report(
 ) -> Path:
     """Writes one HTML page about these runs and returns its path.
 
-    The page holds its own style, script and figures and asks for nothing: it opens from a disk
+    The page holds its own style, script and figures and loads nothing: it opens from a disk
     and without a network. The same runs give the same bytes.
 
     Args:
@@ -114,7 +114,7 @@ def build_environment(*packages: str) -> Any:
     """The template engine for pages: every string is escaped and made printable.
 
     Args:
-        packages: Packages with a folder ``templates``; the first that has a template counts.
+        packages: Packages with a folder ``templates``; the first that has a template is used.
 
     Raises:
         MissingExtraError: If jinja2 is not installed.
@@ -141,25 +141,25 @@ def _image(address: str) -> str:
 
 
 def _local(path: str) -> str:
-    """A link to a file beside the page: never a scheme, whatever the name."""
+    """A link to a file beside the page; never a URL scheme, whatever the name."""
     return "./" + quote(path)
 
 
 def _date(runs: Sequence[RunRecord]) -> str | None:
-    """The day on which the last of the runs began, if their records say so."""
+    """The day on which the last of the runs began, if it is recorded."""
     days = [str(run.environment.get("started", ""))[:10] for run in runs]
     return max((day for day in days if _DAY.fullmatch(day)), default=None)
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The names as one would say them, or the first of them and how many more there are."""
+    """The names as a phrase, or the first of them and how many more there are."""
     if len(names) > _NUM_NAMED:
         return f"{', '.join(names[: _NUM_NAMED - 1])} and {len(names) - _NUM_NAMED + 1} more"
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _shown(value: object) -> object:
-    # Every string that the template prints passes here; what is safe by its type stays so.
+    # Every string that the template prints passes through here; values marked as safe stay so.
     return printable(value) if type(value) is str else value
 
 
@@ -174,8 +174,8 @@ def policy(
 
     Args:
         environment: From ``build_environment``.
-        styles: Templates that are each the whole of a ``style`` element.
-        scripts: Templates that are each the whole of a ``script`` element.
+        styles: Templates, each the whole content of a ``style`` element.
+        scripts: Templates, each the whole content of a ``script`` element.
         further: Further directives, such as ``img-src data:``.
     """
     allowed = ["default-src 'none'"]
@@ -279,7 +279,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Query:
-    """One query and the first rows of its ranking; ``late`` is the first right row, if not there.
+    """One query and the first rows of its ranking; ``late`` is the first right row, if it is later.
 
     ``average_precision`` is None for a query without a right row in the gallery.
     """

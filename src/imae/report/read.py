@@ -1,4 +1,4 @@
-"""Run folders, read back as plain values, and what their settings share."""
+"""Run folders read as plain values, and what their settings have in common."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ HistoryRow = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """What a run folder says about its run, apart from the rows.
+    """The contents of a run folder, except for the rows.
 
     Args:
         folder: The run folder.
@@ -43,14 +43,14 @@ class RunRecord:
         noise: Kind and rate of the noise that was added, or the file of the given labels;
             ``"none"`` for neither.
         model: Name of the network.
-        loss: Name of the method only, such as ``"imae"``.
+        loss: Name of the method without arguments, such as ``"imae"``.
         method: Name of the method with its arguments, such as ``"imae:T=8"``.
         seed: Seed of the run, as text.
         config: The whole configuration, a tree of plain values.
         environment: Versions and machine, a tree of plain values.
         history: The evaluations in order of their step; an unknown measure is None.
-        result: What the run wrote when it ended, or None if it has not.
-        progress: How far it is, as the run last said, or None.
+        result: What the run wrote when it ended, or None if it has not ended.
+        progress: The progress that the run last recorded, or None.
     """
 
     folder: Path
@@ -86,7 +86,7 @@ class RunRecord:
         return "stopped" if status == "running" and is_abandoned(self.folder) else status
 
     def value(self, column: Column) -> float | None:
-        """The number of a column, if the run has ended and knows it."""
+        """The number of a column, if the run has ended and has it."""
         return self.measure(column.moment, column.measure.key)
 
     def measure(self, moment: str, key: str) -> float | None:
@@ -188,7 +188,7 @@ def _argument(value: Any) -> str:
     text = plain_text(value)
     if not isinstance(value, list) or len(text) <= _LONGEST_LIST:
         return text
-    # Such as a matrix: two that differ must not become one row of a table.
+    # Such as a matrix: two different ones must not become the same row of a table.
     return f"[{hashlib.sha256(text.encode()).hexdigest()[:8]}]"
 
 
@@ -229,7 +229,7 @@ def _check_row(row: object, where: str) -> None:
             raise DataError(f"{where}: {key} must be in [0, 1], got {value!r}")
 
 
-# Where and how fast a run was done; its numbers do not depend on it.
+# Where and how fast a run was computed; its numbers do not depend on these.
 _MACHINE = ("out", "log", "data.root", "data.workers", "machine.")
 _PRECISION = "machine.precision"  # but on this they do
 

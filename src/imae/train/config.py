@@ -1,4 +1,4 @@
-"""The configuration of a run: what can be set, what is refused, and how it is read and changed."""
+"""The configuration of a run: its settings, their validation, and how they are read and changed."""
 
 import copy
 import difflib
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from imae._draws import DEFAULT_SEED
 from imae.errors import ArgumentError
 
-# Catalogs are imported where a name is checked: they bring torch, which a reader need not have.
+# Catalogs are imported where a name is checked: they import torch, which may not be installed.
 
 TWO_CLASS_CLIP = 1.0  # what `train.clip` is with two classes, unless it is set
 FROM_PYTHON = "python:"  # begins the name of a network that was given as a module
@@ -44,14 +44,14 @@ class DataConfig(_Section):
     )
     trusted: Positive | Literal["validation"] | None = Field(
         default=None,
-        description="Rows with labels known to be right, for methods that ask for them: a number "
+        description="Rows with labels known to be right, for methods that need them: a number "
         "of training rows, where the truth is known, or `validation` for that part of the data.",
     )
     hold_out: float = Field(
         default=0.1,
         ge=0,
         lt=1,
-        description="Share of the training rows held out, under their given labels, to choose the "
+        description="Share of the training rows held out, with their given labels, to choose the "
         "best epoch; 0 for none.",
     )
     own_validation: bool = Field(
@@ -63,8 +63,8 @@ class DataConfig(_Section):
         default=0.0,
         ge=0,
         le=0.2,
-        description="Share of the training rows that get a wrong label on purpose, from which an "
-        "audit learns what wrong labels look like.",
+        description="Share of the training rows that get a wrong label on purpose, which show "
+        "an audit what wrong labels look like.",
     )
     features: str | None = Field(
         default=None,
@@ -76,8 +76,8 @@ class DataConfig(_Section):
     )
     balanced: Positive | None = Field(
         default=None,
-        description="Rows of each class in a batch, by given label; the rest of the batch size is "
-        "other classes.",
+        description="Rows of each class in a batch, by given label; batch_size / balanced classes "
+        "are in a batch.",
     )
     from_python: bool = Field(
         default=False,
@@ -119,7 +119,7 @@ class MethodConfig(_Section):
         from imae.methods.catalog import METHODS
         from imae.methods.matrix import is_matrix_file
 
-        # Files are read when a run starts: reading the settings of another person's run opens none.
+        # Files are read when a run starts: reading the settings of someone else's run opens none.
         checked = {key: value for key, value in self.arguments.items() if not is_matrix_file(value)}
         try:
             METHODS.build(self.name, **checked)
@@ -186,7 +186,7 @@ class OptimizerConfig(_Section):
     lr: float = Field(default=0.05, gt=0, lt=1e30, description="Learning rate.")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="For momentum and nesterov.")
     weight_decay: float = Field(default=5e-4, ge=0, description="Weight decay.")
-    delta: float = Field(default=1e-8, gt=0, description="What Adam adds to its denominator.")
+    delta: float = Field(default=1e-8, gt=0, description="Added to the denominator of Adam.")
 
 
 class ScheduleConfig(_Section):
@@ -199,7 +199,7 @@ class ScheduleConfig(_Section):
         default=(), description="For steps: divide at each of these steps."
     )
     every: Positive | None = Field(
-        default=None, description="For steps: divide each time that this many steps are done."
+        default=None, description="For steps: divide after every this many steps."
     )
     divide_by: float = Field(default=10.0, gt=1, description="For steps: what to divide by.")
     warm_up: Annotated[int, Field(ge=0)] | None = Field(
@@ -250,7 +250,7 @@ class MachineConfig(_Section):
     )
 
     @model_validator(mode="after")
-    def _can_be_divided(self) -> "MachineConfig":
+    def _check_sharding(self) -> "MachineConfig":
         if self.strategy == "fsdp" and self.channels_last:
             raise ValueError("channels_last needs strategy ddp: parts of weights have no layout")
         if self.strategy == "fsdp" and self.precision == "16-mixed":
@@ -259,7 +259,7 @@ class MachineConfig(_Section):
 
 
 class Config(_Section):
-    """Everything that decides a run.
+    """Everything that determines a run.
 
     Examples:
         >>> config = Config(data={"name": "digits"}, method={"name": "gce"}, seed=1)
@@ -313,7 +313,7 @@ class Config(_Section):
             raise ArgumentError("noise_map and noise_exact need noise, and no noise is given")
         if self.noise is not None and self.data.labels is not None:
             raise ArgumentError(
-                "noise and data.labels both say what the given labels are; give one of them"
+                "noise and data.labels both define the given labels; give only one of them"
             )
         return self
 
@@ -348,7 +348,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
     """The settings in a JSON or TOML file.
 
     Raises:
-        ArgumentError: If the file cannot be read, or is of another kind.
+        ArgumentError: If the file cannot be read, or is neither JSON nor TOML.
     """
     path = Path(path)
     try:
@@ -371,8 +371,8 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
 def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """Settings with some of them replaced by texts such as ``optimizer.lr=0.05``.
 
-    A text is read by the type of the field, so ``optimizer.lr=1`` is fine; ``none`` unsets, and
-    lists are written ``schedule.at=32000,48000``.
+    A text is parsed by the type of the field, so ``optimizer.lr=1`` is fine; ``none`` unsets a
+    setting, and lists are written ``schedule.at=32000,48000``.
 
     Raises:
         ArgumentError: If a text has another form; `build_config` checks whether keys are known.
@@ -409,11 +409,11 @@ def with_values(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[s
 
 
 class Setting(NamedTuple):
-    """Something that can be set.
+    """A setting of a run.
 
     Args:
         key: Its name with its section, such as ``optimizer.lr``.
-        default: What it is if it is not given; None if that depends, or if it has to be given.
+        default: Its default; None if that depends on other things, or if it must be given.
         meaning: One sentence.
     """
 

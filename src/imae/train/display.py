@@ -1,4 +1,4 @@
-"""What people and other programs see of a run while it trains: progress, and additional logs."""
+"""What people and other programs see of a run during training: progress, and additional logs."""
 
 import csv
 import datetime
@@ -18,13 +18,13 @@ _SECONDS_BETWEEN_LINES = 60
 
 
 class Display:
-    """Shows nothing: for all processes but the first."""
+    """Shows nothing: for all processes except the first."""
 
     def say(self, line: str) -> None:
         """Shows a line that must not be missed."""
 
     def read(self, summary: str, notes: Sequence[str]) -> None:
-        """Shows what the data is, and what a person should know of it."""
+        """Shows a summary of the data, and notes on it."""
 
     def start(self, step: int, total_steps: int) -> None:
         """Starts showing progress."""
@@ -237,13 +237,13 @@ class TensorBoardLogger(Logger):
             self._writer.add_scalar(name, value, row["step"])
 
     def close(self) -> None:
-        """Writes what is still open."""
+        """Writes what is still buffered."""
         self._writer.close()
 
 
 @final
 class WandbLogger(Logger):
-    """A run of Weights & Biases under the name of the run folder."""
+    """A run of Weights & Biases with the name of the run folder."""
 
     def __init__(self, run: RunFolder) -> None:
         wandb = import_extra("wandb", extra=None)
@@ -262,7 +262,7 @@ class WandbLogger(Logger):
 
 @final
 class MLflowLogger(Logger):
-    """A run of MLflow under the name of the run folder."""
+    """A run of MLflow with the name of the run folder."""
 
     def __init__(self, run: RunFolder) -> None:
         self._mlflow = import_extra("mlflow", extra=None)
@@ -285,7 +285,7 @@ def build_loggers(names: tuple[str, ...], run: RunFolder, step: int) -> list[Log
     Args:
         names: Of csv, tensorboard, wandb, mlflow.
         run: The run folder.
-        step: Steps that are done; later rows of the log are written again.
+        step: Number of steps done; later rows of the log are written again.
 
     Raises:
         MissingExtraError: If the package of one is not installed.

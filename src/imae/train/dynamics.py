@@ -1,4 +1,4 @@
-"""What is observed in each step: margin and weight of every row, and numbers out of range."""
+"""What is recorded in each step: margin and weight of every row, and numbers out of range."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ from imae.records.measures import HELD_OUT
 
 
 class Dynamics:
-    """Margin, predicted class and weight of every row in the epoch that runs.
+    """Margin, predicted class and weight of every row in the current epoch.
 
     Args:
         num_rows: Number of training rows N.
-        device: Where the rows are gathered: there is no copy to the host in a step.
+        device: Where the values are collected, so that no step copies them to the host.
     """
 
     def __init__(self, num_rows: int, device: torch.device | str = "cpu") -> None:
-        # Zero and "seen 0 times" for a row not seen: so the shares of several ranks just add up.
+        # Zero and "seen 0 times" for a row not seen, so that the shares of several ranks add up.
         self._shown = torch.zeros(4, num_rows, device=device)
 
     @torch.no_grad()
@@ -54,7 +54,7 @@ class Dynamics:
 
     @staticmethod
     def record(state: Tensor) -> EpochDynamics:
-        """The epoch as it is written down, from a state that holds the rows of all ranks."""
+        """The record of the epoch, from a state that holds the rows of all ranks."""
         shown, predicted, weight, seen = state.cpu().numpy()
         is_seen = seen > 0
         return EpochDynamics(
@@ -65,7 +65,7 @@ class Dynamics:
 
     @staticmethod
     def from_record(record: EpochDynamics) -> Tensor:
-        """The state of an epoch that was written, to continue it."""
+        """The state of an epoch that was recorded, to continue it."""
         is_seen = record.predicted >= 0
         columns = (record.margin, record.predicted, record.weight, is_seen)
         return torch.stack([torch.from_numpy(np.where(is_seen, each, 0.0)) for each in columns])
@@ -87,7 +87,7 @@ def changed_share(before: NDArray[np.int32], now: NDArray[np.int32]) -> float:
 
 
 def label_wave(changes: Sequence[float]) -> tuple[int | None, bool]:
-    """The epoch before wrong labels begin to be memorised, from predictions only.
+    """The epoch before wrong labels start to be memorised, from predictions only.
 
     While right labels are learned, the predictions of fewer and fewer training rows change from
     one epoch to the next; as wrong ones are memorised, more change again. The epoch is the first
@@ -142,7 +142,7 @@ def closing_hints(
         predicted: Predicted class of every row in the last epoch, negative for a row not seen.
         class_names: Names of the classes.
         epochs: Epochs that were trained.
-        is_robust: Whether the method is another than cross entropy.
+        is_robust: Whether the method is not cross entropy.
         counts: Training rows of each class, shape (C,).
         batch_size: Rows in a batch, unless batches are balanced already.
     """
@@ -211,7 +211,7 @@ def remedies(lr: float, arguments: Mapping[str, Any]) -> str:
 
     Args:
         lr: Learning rate.
-        arguments: All parameters of the method, with those that are not given.
+        arguments: All parameters of the method, including defaults.
 
     Examples:
         >>> remedies(0.1, {"bound": None})
@@ -227,11 +227,11 @@ def remedies(lr: float, arguments: Mapping[str, Any]) -> str:
 
 
 class Watch:
-    """Looks at every step on the device, and reads what it saw when asked.
+    """Checks every step on the device, and reads the result when asked.
 
     Args:
         device: Where the run computes. On a CPU every step is read; elsewhere reading would make
-            the host wait for the device, so it is done now and then.
+            the host wait for the device, so it is done at intervals.
         advice: What helps against numbers that grow too large.
     """
 
@@ -257,8 +257,8 @@ class Watch:
         """Raises if a loss was not finite, before it reaches a checkpoint.
 
         Args:
-            step: Steps that were done, for the message.
-            inputs: Inputs of the last batch, shape (B, ...), to look for the reason in.
+            step: Number of steps done, for the message.
+            inputs: Inputs of the last batch, shape (B, ...), in which to look for the reason.
             row_ids: Their ids, shape (B,).
 
         Raises:

@@ -38,17 +38,17 @@ def export(
     N, and give logits, shape (N, C), with the cap that the method puts on them. ``safetensors``
     holds only the weights, by name.
 
-    All of them carry what is needed around the network, each as JSON text: ``class_names``,
+    All of them include what is needed to use the network, each item as JSON text: ``class_names``,
     ``input_shape``, ``model``, ``output`` (a cap on the logits, if any) and ``preparation``, which
-    says how rows become inputs. It is found
-    in the metadata of an ONNX or safetensors file, and in a torch program as extra files.
+    says how rows become inputs. They are in the metadata of an ONNX or safetensors file, and in
+    extra files of a torch program.
 
     Args:
         run: The run, or its folder.
         path: File to write.
         format: "onnx", "torch" or "safetensors".
         which: "best" on the held-out labels, or "final"; by default the best if there is one.
-        overwrite: Whether a file that exists is replaced.
+        overwrite: Whether an existing file is replaced.
 
     Raises:
         ArgumentError: If the format is unknown, the file exists, or the network cannot be traced.
@@ -79,13 +79,13 @@ def export(
 
 
 def describe(run: Run) -> dict[str, Any]:
-    """What is needed to use the network of a run, in plain values for JSON.
+    """What is needed to use the network of a run, as plain values for JSON.
 
     Returns:
         ``class_names``, ``input_shape`` (of one row), ``model`` (name and arguments), ``output``
         (``{"cap": 0.75}`` or ``{"bound": 5.0}`` if the logits pass ``imae.cap_logits`` or
-        ``imae.bound_logits``, else None) and ``preparation``: means and deviations, of features
-        as they are in their columns, of images for each channel with pixels scaled to [0, 1].
+        ``imae.bound_logits``, else None) and ``preparation``: means and deviations, for features
+        in the units of their columns, for images per channel with pixels scaled to [0, 1].
 
     Raises:
         DataError: If the run folder does not say how its rows are prepared.

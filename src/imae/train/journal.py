@@ -1,4 +1,4 @@
-"""What a run writes as it trains: evaluations, dynamics, checkpoints, progress."""
+"""What a run writes during training: evaluations, dynamics, checkpoints, progress."""
 
 import time
 from typing import Any
@@ -23,11 +23,11 @@ _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # at the ends of epochs
 
 
 class Journal:
-    """Writes the run folder. All ranks call it, since all take part in measuring; the first writes.
+    """Writes the run folder. All ranks call it, since all take part in measuring; only one writes.
 
     Args:
         run: The run folder.
-        display: What a person sees.
+        display: Shows the progress to people.
     """
 
     def __init__(self, run: RunFolder, display: Display) -> None:
@@ -40,15 +40,15 @@ class Journal:
         self._changes: list[float] = []  # for ``label_wave``
 
     def begin(self, state: State, *, is_resumed: bool) -> None:
-        """Writes what is being run, or restores a run that was interrupted.
+        """Writes the settings of a new run, or restores a run that was interrupted.
 
         Args:
             state: The run before its first step.
             is_resumed: Whether the folder holds a run to continue.
 
         Raises:
-            DataError: If the data is no longer what the run was started on, or a run that has
-                finished has no checkpoint to be lengthened from.
+            DataError: If the data has changed since the run was started, or a finished run has no
+                checkpoint from which it can be lengthened.
         """
         if is_resumed:
             described = describe_rows(state.prepared, state.config.data.features)
@@ -67,7 +67,7 @@ class Journal:
             self.run.write_env(describe_machine(state.fabric.device, threads))
             self.run.write_labels(_labels(state), _held_labels(state))
             self.run.write_preparation(describe_rows(state.prepared, state.config.data.features))
-            # Last: a folder with a configuration is a run that can be resumed.
+            # Written last: a folder with a configuration is a run that can be resumed.
             self.run.write_config(state.config.model_dump(mode="json"))
         if state.is_first:
             if state.config.log:
@@ -118,7 +118,7 @@ class Journal:
         """Writes the dynamics of the epoch, counted from 0, and clears them.
 
         Returns:
-            What the network predicts of labels that are not trained on, if there are any.
+            Predictions for the rows whose labels are not trained on, if there are any.
         """
         whole = state.ranks.total(state.dynamics.state())
         held = held_dynamics(state)
@@ -132,7 +132,7 @@ class Journal:
     def stops_early(self, state: State) -> bool:
         """Whether the run ends after this epoch; keeps the weights of the best one so far.
 
-        Which epoch is the best is decided by held-out labels where rows are held out.
+        If rows are held out, their labels decide which epoch is the best.
         """
         epoch, is_over = self._wave(state)
         if epoch == state.step // state.steps_per_epoch and state.prepared.validation is None:
@@ -185,8 +185,8 @@ class Journal:
     def is_checkpoint_due(self, state: State) -> bool:
         """Whether enough time has passed to save the end of an epoch.
 
-        Training those seconds again gives the same bits and takes no longer than the first time,
-        and saving after every epoch of a small table took longer than training on it.
+        Repeating those seconds of training gives the same bits and takes no longer than the first
+        time, and saving after every epoch of a small table took longer than training on it.
         """
         is_alone = state.ranks.number == 1  # the clocks of several processes do not agree
         age = time.monotonic() - self._last_checkpoint
@@ -197,7 +197,7 @@ class Journal:
         self._last_checkpoint = time.monotonic()
         content = state.capture()
         if state.is_first:
-            self.run.sync()  # what was measured up to here is not measured again on resuming
+            self.run.sync()  # measurements up to here are not repeated when the run is resumed
             keep = state.config.train.keep
             save_checkpoint(self.run.checkpoints, content, step=state.step, keep=keep)
 
@@ -274,10 +274,10 @@ def summary(history: list[dict[str, Any]], best_step: int | None = None) -> dict
     """The best and the final row of a history.
 
     ``best`` has the highest accuracy on the held-out labels, as a user without clean data would
-    choose, and of equal ones it is the last: a few held-out rows are often all right after the
+    choose. Among equal rows it is the last: with few held-out rows all are often right after the
     first steps, when little is learned. ``best_test`` has the highest test accuracy, the paper's
-    "Best", and is the first of equal ones. Without a held-out part ``best`` is the row of
-    ``best_step``, without that ``best_test``, and without any of them it is final.
+    "Best", and is the first of equal rows. Without a held-out part ``best`` is the row of
+    ``best_step``, or else ``best_test``, or else ``final``.
 
     Examples:
         >>> rows = [{"step": 1, "test_accuracy": 0.9, "validation_accuracy": 0.4},

@@ -29,7 +29,12 @@ from imae.train.journal import Journal
 from imae.train.loop import fit
 from imae.train.machine import build_fabric, pinned
 from imae.train.predict import load_network, plain_batches, predicted_classes
-from imae.train.processes import Stopped, lost_a_process, lost_line, start_processes
+from imae.train.processes import (
+    Stopped,
+    is_lost_process_error,
+    lost_process_message,
+    start_processes,
+)
 from imae.train.relabel import read_label_file
 from imae.train.rows import Prepared, load_rows, prepare
 from imae.train.run import Run
@@ -48,21 +53,21 @@ def train(
     """Trains as configured and returns the finished run.
 
     Args:
-        config: What to train: a ``Config``, or nested settings as for ``build_config``; all of
-            them have defaults.
+        config: What to train: a ``Config``, or nested settings as for ``build_config``; all
+            settings have defaults.
         data: The rows, in place of ``data.name``: an ``imae.data.Data``, a map-style
             ``torch.utils.data.Dataset`` of (input, label) pairs, arrays ``(X, y)``, a frame of
             pandas or polars with a column ``label``, or a name or path. See
-            ``imae.data.from_arrays`` and ``from_dataset`` for what they may hold.
+            ``imae.data.from_arrays`` and ``from_dataset`` for the allowed contents.
         model: The network, in place of ``model.name``; a copy of it is trained.
         loss: What is minimised, in place of ``method``: a name of ``imae list methods``, or a
             curve of ``imae.curves``.
         show: Whether to show progress on the error stream.
-        display: What sees the measures as the run goes, instead; in one process only.
+        display: Shows the progress instead; in one process only.
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it; it can be resumed.
-        ImaeError: If the data or an option cannot be used, the numbers go wrong, something
+        ImaeError: If the data or an option cannot be used, a loss or weight is not finite, a file
             cannot be written, or the folder is not empty.
 
     Examples:
@@ -103,8 +108,8 @@ def resume(
 ) -> Run:
     """Continues a run from its last checkpoint; a run that has finished is left as it is.
 
-    The result is bit for bit that of a run which was never interrupted. With a larger budget it
-    is not: the run is lengthened, and from the checkpoint on the learning rate follows the
+    The result is bit for bit that of a run that was never interrupted. This does not hold with a
+    larger budget: the run is lengthened, and from the checkpoint on the learning rate follows the
     schedule of the new length.
 
     Args:
@@ -140,8 +145,8 @@ def resume(
             )
         elif os.sep in config.data.name and not os.path.exists(config.data.name):
             raise DataError(
-                f"{run.path}: its data is no longer there ({config.data.name}: there is no such "
-                f"path); if it was moved, say where it is: imae train DATA --resume {run.path}"
+                f"{run.path}: its data no longer exists ({config.data.name}: no such file or "
+                f"folder); if it was moved, give the new path: imae train DATA --resume {run.path}"
             )
         module = model if isinstance(model, nn.Module) else None
         _start(
@@ -164,18 +169,19 @@ def train_student(
 
     The best epoch of a run has memorised few of the wrong labels, and contradicts most of them. A
     network that starts from its predictions has fewer wrong labels to memorise. Every training row
-    is relabelled, those held out too, and none is held out again: their labels would be the first
-    network's. The labels are kept as ``student.csv`` in the folder of the first run.
+    is relabelled, including those held out, and none is held out again: their labels would be
+    predictions of the first network. The labels are saved as ``student.csv`` in the folder of the
+    first run.
 
     Args:
         run: A finished run, or its folder.
         data: The rows again, if they were given in Python; or the new place of data that was moved.
-        out: Folder of the new run; by default that of the first with ``-student`` at its end.
+        out: Folder of the new run; by default that of the first with ``-student`` appended.
         show: Whether to show progress on the error stream.
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it; the new run can be resumed.
-        ArgumentError: If the run trained on a part of its rows only.
+        ArgumentError: If the run was trained on only a part of its rows.
         DataError: If the run is not finished, or the data is not what it was trained on.
 
     Examples:
@@ -242,7 +248,7 @@ def _check_same_content(run: Run, prepared: Prepared) -> None:
 
 
 def _removed_rows(config: Config) -> list[str]:
-    """Ids of the rows that the file of labels of a run leaves out, as they belong to no class."""
+    """Ids of the rows that the label file of a run removes because they belong to no class."""
     labels = config.data.labels
     file = None if labels is None else read_label_file(Path(labels))
     return [] if file is None else file.row_ids[file.is_removed].tolist()
@@ -257,7 +263,7 @@ def _write_labels(path: Path, lines: list[tuple[str, str, str]]) -> None:
 
 
 def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:
-    """The rows that were given, if they are not on disk, and the configuration that says so."""
+    """The rows that were given, if they are not on disk, and the configuration with their name."""
     rows = None if isinstance(data, str | os.PathLike) else as_data(data)
     content = config.model_dump() if isinstance(config, Config) else config
     section = content.get("data", {}) if isinstance(content, Mapping) else None
@@ -279,7 +285,7 @@ def _with_given_loss(config: Config | Mapping[str, Any], loss: str | Curve) -> M
     """The settings with this loss as the method."""
     content = config.model_dump() if isinstance(config, Config) else config
     if not isinstance(config, Config) and isinstance(content, Mapping) and "method" in content:
-        raise ArgumentError("loss: a loss and settings of the section method were given")
+        raise ArgumentError("loss: cannot be combined with settings of the section method")
     if not isinstance(loss, Curve):
         return {**content, "method": {"name": loss}}
     arguments = {each.name: getattr(loss, each.name) for each in fields(loss)}  # type: ignore[arg-type]
@@ -290,7 +296,7 @@ def _with_given_model(config: Config, model: nn.Module) -> Config:
     if not isinstance(model, nn.Module):
         raise ArgumentError(f"model must be a torch.nn.Module, got {model!r}; a name is model.name")
     if config.model.name is not None or config.model.arguments or config.model.init:
-        raise ArgumentError("model: a network and settings of the section model were given")
+        raise ArgumentError("model: cannot be combined with settings of the section model")
     section = config.model.model_copy(update={"name": f"{FROM_PYTHON}{type(model).__name__}"})
     return config.model_copy(update={"model": section})
 
@@ -321,7 +327,7 @@ def train_here(
         model: A network from Python.
         is_resumed: Whether the folder holds a run to continue.
         show: Whether the first rank shows progress.
-        display: What the first rank shows it on, instead.
+        display: Shows the progress instead, on the first rank.
 
     Returns:
         The run folder.
@@ -369,19 +375,19 @@ def train_here(
                 journal.failed(state, str(error))
             raise
         except Exception as error:  # such as out of memory
-            is_lost = state.ranks.number > 1 and lost_a_process(error)
+            is_lost = state.ranks.number > 1 and is_lost_process_error(error)
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             with contextlib.suppress(ImaeError):
-                journal.failed(state, lost_line(config, folder) if is_lost else reason)
+                journal.failed(state, lost_process_message(config, folder) if is_lost else reason)
             if is_lost:
-                raise ImaeError(lost_line(config, folder)) from error
+                raise ImaeError(lost_process_message(config, folder)) from error
             raise
     return folder
 
 
 @contextlib.contextmanager
 def _bad_images_explained() -> Iterator[None]:
-    """Adds to the error of an image that cannot be read how to train without such images."""
+    """Adds to the error about an unreadable image how to train without such images."""
     try:
         yield
     except BadImageError as error:
@@ -424,7 +430,7 @@ def is_worker() -> bool:
 
 
 def started_as() -> dict[str, int]:
-    """Devices and nodes that torchrun, or we, started; nothing if it does not say."""
+    """Numbers of devices and nodes that torchrun, or imae, started; empty if unknown."""
     if "WORLD_SIZE" not in os.environ or "LOCAL_WORLD_SIZE" not in os.environ:
         return {}
     here, everywhere = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])

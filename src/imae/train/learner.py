@@ -1,4 +1,4 @@
-"""Networks and method in one module: what is optimised, what it predicts, how well."""
+"""Networks and method in one module, its predictions, and their accuracy."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -27,16 +27,16 @@ _Outputs: TypeAlias = tuple[Tensor | None, Tensor]
 
 
 class Learner(nn.Module):
-    """What the optimiser trains; a call gives the loss of every row.
+    """What the optimiser trains; a call returns the loss of every row.
 
-    The logits of the last call stay on ``logits``, and keep their gradient after the backward
-    pass: the weight that each row had. The margins of the given labels stay on ``margin``.
+    The logits of the last call are kept in ``logits``, with their gradient after the backward
+    pass: the weight that each row had. The margins of the given labels are kept in ``margin``.
 
     Args:
-        networks: One network, or more if the method asks for them; the first is evaluated.
+        networks: One network, or more if the method needs them; the first is evaluated.
         method: What is optimised.
         compiled: Whether the networks are compiled.
-        sharded: Whether their weights will be divided, so that they can only be called whole.
+        sharded: Whether their weights will be sharded, so that only whole networks can be called.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Learner(nn.Module):
             inputs: Shape (B, ...).
             target: Given labels, shape (B,).
             row: Positions in the training split, shape (B,).
-            weight: How much each row counts, shape (B,), if the data say.
+            weight: How much each row counts, shape (B,), if the data has weights.
         """
         features, logits = self._outputs(self.networks[0], inputs)
         others = tuple(self._outputs(network, inputs)[1] for network in self.networks[1:])
@@ -87,15 +87,15 @@ class Learner(nn.Module):
         self.logits = logits
         rows = Rows(logits, target, row, inputs, features, others, weight)
         losses: Tensor = self.method(rows)
-        with torch.no_grad():  # where the method has not needed it
+        with torch.no_grad():  # unless the method has computed it
             self.margin = rows.margin.detach()
         return losses
 
 
 def outputs_of_call(network: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Features (B, E) and logits (B, C) of a network that is only called as a module.
+    """Features (B, E) and logits (B, C) of a network that can only be called as a module.
 
-    The features are what its last layer was given.
+    The features are the inputs of its last layer.
     """
     assert isinstance(network, Network)
     given: list[Tensor] = []
@@ -119,7 +119,7 @@ def _only_logits(network: nn.Module, inputs: Tensor) -> _Outputs:
 def add_output(network: nn.Module, method: Method) -> None:
     """Makes the method's last step, such as a cap on the confidence, a part of the network.
 
-    A call of the network then gives what the loss sees. The step has no weights to store.
+    A call of the network then returns what the loss sees. The step has no weights to store.
     """
     step = method.output()
     if step is not None:
@@ -130,7 +130,7 @@ Measures = dict[str, float | None]
 
 
 def held_dynamics(state: "State") -> EpochDynamics | None:
-    """What the network predicts of `Prepared.unseen`; all ranks must call it."""
+    """Predictions for `Prepared.unseen`; all ranks must call it."""
     if not state.prepared.unseen:
         return None
     _broadcast_buffers(state)
@@ -149,7 +149,7 @@ def held_dynamics(state: "State") -> EpochDynamics | None:
 
 
 def evaluate(state: "State", held: EpochDynamics | None = None) -> Measures:
-    """Accuracies of the network as it is, in evaluation mode; all ranks must call it.
+    """Accuracies of the current network, in evaluation mode; all ranks must call it.
 
     Args:
         state: The run.
@@ -219,7 +219,7 @@ def predict_logits(
 ) -> Tensor:
     """Logits of every row of a split, shape (N, C), on the CPU; all ranks must call it."""
     ranks.broadcast_buffers(network)
-    return _over_rows(network, split, _as_they_are, ranks=ranks, fabric=fabric, config=config)
+    return _over_rows(network, split, _unchanged, ranks=ranks, fabric=fabric, config=config)
 
 
 def predict_features(
@@ -228,10 +228,10 @@ def predict_features(
     """Input of the last layer for every row of a split, shape (N, E); all ranks must call it."""
     ranks.broadcast_buffers(network)
     features = _Features(network)
-    return _over_rows(features, split, _as_they_are, ranks=ranks, fabric=fabric, config=config)
+    return _over_rows(features, split, _unchanged, ranks=ranks, fabric=fabric, config=config)
 
 
-def _as_they_are(outputs: Tensor, _: Tensor) -> Tensor:
+def _unchanged(outputs: Tensor, _: Tensor) -> Tensor:
     return outputs.float()
 
 
@@ -258,8 +258,8 @@ def _over_rows(
     config: Config,
 ) -> Tensor:
     """``output`` of the logits and given label of every row, computed by all ranks together."""
-    # Rank r has every number-th row from r on. All must have as many, because a network whose
-    # weights are divided computes on all ranks at once: some are given row 0 to make them equal.
+    # Rank r has every number-th row from r on. All must have the same number of rows, because a
+    # sharded network computes on all ranks at once: some are given row 0 to make them equal.
     rows = np.arange(ranks.rank, len(split), ranks.number)
     own = len(rows)
     if own < -(-len(split) // ranks.number):
@@ -288,7 +288,7 @@ def _over_rows(
 
 @contextlib.contextmanager
 def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode for the block, then the mode it was in."""
+    """Evaluation mode for the block, then the previous mode."""
     was_training = network.training
     network.eval()
     try:

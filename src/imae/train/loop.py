@@ -1,4 +1,4 @@
-"""The loop: a step and its learning rate, the whole run, and how long it would take."""
+"""The training loop: a step and its learning rate, the whole run, and an estimate of its time."""
 
 import math
 import statistics
@@ -28,7 +28,7 @@ _STEPS_BETWEEN_READS = 50  # of results on an accelerator: reading makes the hos
 
 
 def fit(state: State, journal: Journal) -> None:
-    """Trains from where the state is to the end of the run.
+    """Trains from the current state to the end of the run.
 
     Args:
         state: Changed in place; all ranks have one.
@@ -36,7 +36,7 @@ def fit(state: State, journal: Journal) -> None:
 
     Raises:
         Stopped: If a signal asked for it; the state has been saved.
-        ImaeError: If the numbers go wrong or something cannot be written.
+        ImaeError: If a loss or weight is not finite, or a file cannot be written.
     """
     state.learner.train()
     with stop_requests() as request:
@@ -72,7 +72,7 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
     if state.watch.is_reading_cheap:
         state.watch.check_finite(state.step, inputs, state.prepared.train.row_ids[batch.row])
     weight = torch.ones_like(losses) if given_weight is None else given_weight
-    # One message between ranks a step: the weight of the whole batch, and whether to stop.
+    # One message between ranks per step: the weight of the whole batch, and whether to stop.
     mine = torch.stack([weight.sum(), weight.new_tensor(float(request.signal > 0))])
     total, stop = state.ranks.total(mine).unbind()
     # Strategies average gradients over ranks; this makes the average that of the whole batch.
@@ -93,7 +93,7 @@ def train_step(state: State, batch: Batch, request: StopRequest) -> bool:
 
 
 def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -> None:
-    """Measures, writes dynamics and saves where they are due."""
+    """Evaluates, writes dynamics and saves a checkpoint, each if it is due."""
     train = state.config.train
     is_last = state.step == state.total_steps
     is_epoch_end = state.step % state.steps_per_epoch == 0
@@ -132,8 +132,8 @@ def _start_step(state: State) -> None:
         torch.manual_seed(draws.initial_seed())
     state.method.learning_rate = config.optimizer.lr * _rate_factor(state)
     set_learning_rate(state.optimizer, state.method.learning_rate)
-    # Freed here and not after the step: at its end the C library would give the memory back to
-    # the system, and fetching it again cost 7% of a step of ResNet-20.
+    # Freed here and not after the step: there the C library would return the memory to
+    # the system, and getting it back cost 7% of a step of ResNet-20.
     state.wrapped_optimizer.zero_grad(set_to_none=True)
     state.learner.logits = None
 
@@ -155,7 +155,7 @@ def _rate_factor(state: State) -> float:
 def _update_weights(state: State) -> None:
     clip = state.config.train.clip
     if state.is_sharded:
-        # Gradients of networks were averaged as they were divided, those of the method were not.
+        # Sharding has averaged the gradients of the networks, but not those of the method.
         state.ranks.average_gradients(state.method.parameters())
         if clip is not None:
             clip_gradients(state.learner.parameters(), clip)
@@ -226,7 +226,7 @@ def factor(schedule: ScheduleConfig, step: int, total_steps: int) -> float:
 
 
 def divided(schedule: ScheduleConfig, step: int) -> float:
-    """One over ``divide_by`` for each time that the schedule has divided until this step."""
+    """The factor after all divisions by ``divide_by`` up to this step."""
     if schedule.every is not None:
         times = step // schedule.every
     else:
@@ -235,7 +235,7 @@ def divided(schedule: ScheduleConfig, step: int) -> float:
 
 
 def shortened(schedule: ScheduleConfig, part: float) -> ScheduleConfig:
-    """The schedule for a stage that is a part of the run, in (0, 1]: it divides as much earlier.
+    """The schedule for a stage that is a part of the run, in (0, 1]: its divisions come earlier.
 
     Examples:
         >>> shortened(ScheduleConfig(name="steps", at=(32000, 48000)), 0.5).at
@@ -247,7 +247,7 @@ def shortened(schedule: ScheduleConfig, part: float) -> ScheduleConfig:
 
 
 def one_cycle(progress: float) -> float:
-    """Up from 1/25 over the first 30% of the run, then down to almost nothing, along cosines.
+    """Up from 1/25 over the first 30% of the run, then down to almost 0, along cosines.
 
     Args:
         progress: Fraction of the run that is done, in [0, 1).
@@ -281,7 +281,7 @@ class Plan:
     """What would run: its settings as text, its size, and estimates of training steps in seconds.
 
     ``feature_seconds`` is for features of a frozen network; ``hints`` are lines of advice;
-    ``columns`` are those of a table, each with what it is used as.
+    ``columns`` are those of a table, each with its use.
     """
 
     settings: dict[str, str]
@@ -298,8 +298,8 @@ class Plan:
 def plan(config: Config) -> Plan:
     """Tries a few steps of a run in this process, without writing anything.
 
-    Of images in files only the first are read, and features of a frozen network are computed for
-    a few rows only.
+    Only the first image files are read, and features of a frozen network are computed for
+    only a few rows.
 
     Raises:
         ImaeError: If the data, the network or an option cannot be used.
@@ -353,7 +353,7 @@ def _time_step(state: State, batch: Batch) -> float:
 
 
 class _SampledFeatures:
-    """Replaces the features of all rows by those of a few, repeated; estimates the time for all."""
+    """Repeats the features of a few rows instead of computing all, and estimates the time."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""Devices, precision, threads and strategies, and weights divided among processes."""
+"""Devices, precision, threads and strategies, and weights sharded over processes."""
 
 import contextlib
 import copy
@@ -51,10 +51,10 @@ def describe(device: torch.device, threads: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def pinned(threads: int, device: torch.device) -> Iterator[None]:
-    """Fixes the number of threads and keeps the random state, while the block runs.
+    """Sets the number of threads for the block, and restores the random state after it.
 
     Each step seeds the global generator, which networks with dropout draw from; afterwards it is
-    as it was. On an accelerator, nondeterministic algorithms are avoided.
+    restored. On an accelerator, nondeterministic algorithms are avoided.
     """
     before = torch.get_num_threads()
     mode = torch.get_deterministic_debug_mode()
@@ -73,10 +73,11 @@ def pinned(threads: int, device: torch.device) -> Iterator[None]:
 # Operations of a step under which a second thread saves at most 18% of its time; above it saves 22
 # to 31% (benchmarks/threads.py, two cores).
 SMALL_WORK = 1e9
-# From here on a step of convolutions is faster on a processor in bfloat16 and channels last: of
-# ResNet-20 with 128 rows (31e9 operations) 0.27 s of one core, not 0.53 s (benchmarks/train.py).
+# From here on a step of convolutions is faster on a CPU in bfloat16 and channels last: one of
+# ResNet-20 with 128 rows (31e9 operations) takes 0.27 s of one core, not 0.53 s
+# (benchmarks/train.py).
 _LARGE_WORK = 5e9
-# Compiled steps take 0.25 s, and compiling a minute: worth it from some ten thousand steps on.
+# Compiled steps take 0.25 s, and compiling takes a minute: worth it from about 10,000 steps on.
 _LONG_WORK = 6e14
 
 
@@ -90,13 +91,13 @@ def chosen_machine(
     device: torch.device,
     may_change_format: bool,
 ) -> MachineConfig:
-    """The settings of the machine with those that were left open decided by the work of a step.
+    """The settings of the machine; those left open are chosen by the work of a step.
 
-    Only processors have been measured. ``may_change_format``: whether another format than float32
+    Only CPUs have been measured. ``may_change_format``: whether another format than float32
     can be used; ``row``: one row, shape (1, ...).
 
     Raises:
-        ArgumentError: If so many threads are asked for that the process would be ended.
+        ArgumentError: If there are so many threads that the process would be killed.
     """
     most = max(_MOST_THREADS, 4 * (os.cpu_count() or 1))
     if machine.threads is not None and machine.threads > most:
@@ -165,7 +166,7 @@ def _commit() -> str | None:
 
 
 def shard_learner(learner: nn.Module, mesh: "DeviceMesh") -> nn.Module:
-    """The learner with the weights of its networks divided; its method stays whole."""
+    """The learner with the weights of its networks sharded; its method stays whole."""
     networks = learner.networks
     assert isinstance(networks, nn.ModuleList)
     for network in networks:
@@ -174,9 +175,9 @@ def shard_learner(learner: nn.Module, mesh: "DeviceMesh") -> nn.Module:
 
 
 def shard(network: nn.Module, mesh: "DeviceMesh") -> None:
-    """Divides the weights of a network, each of its parts as a separate unit.
+    """Shards the weights of a network, each of its parts as a separate unit.
 
-    From then on the network must be called as a module: only then are the weights put together.
+    From then on the network must be called as a module: only then are the weights gathered.
 
     Args:
         network: Changed in place.
@@ -189,16 +190,16 @@ def shard(network: nn.Module, mesh: "DeviceMesh") -> None:
         is_called = type(part).forward is not nn.Module.forward  # a list of modules is not
         if is_called and any(True for _ in part.parameters()):
             fully_shard(part, mesh=processes, reshard_after_forward=True)
-    # Divided again after each pass, the outermost too: between passes all weights are in parts.
+    # Sharded again after each pass, including the outermost part.
     fully_shard(network, mesh=processes, reshard_after_forward=True)
 
 
-# Not torch's get_state_dict and set_state_dict: they key an optimiser's state by the names of
-# parameters, and a checkpoint here is one and the same file with divided weights and without.
+# torch's get_state_dict and set_state_dict are not used: they key an optimiser's state by the names
+# of parameters, and a checkpoint here has the same format with sharded weights and without.
 
 
 def whole(content: Any) -> Any:
-    """Nested content with all divided tensors put together, on the CPU; all ranks must call it."""
+    """Nested content with all sharded tensors gathered, on the CPU; all ranks must call it."""
     from torch.distributed.tensor import DTensor
 
     if isinstance(content, DTensor):
@@ -211,7 +212,7 @@ def whole(content: Any) -> Any:
 
 
 def local(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Tensors of floating point; of divided ones the part that this rank has."""
+    """The floating point tensors; of sharded ones the part that this rank has."""
     from torch.distributed.tensor import DTensor
 
     parts = [each.to_local() if isinstance(each, DTensor) else each for each in tensors]
@@ -219,14 +220,14 @@ def local(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 
 def divided(content: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Whole tensors by name, divided as those of the same names are; all ranks must call it."""
+    """Whole tensors by name, sharded like those of the same names; all ranks must call it."""
     return {name: _divide(tensor, like[name]) for name, tensor in content.items()}
 
 
 def divided_optimizer(
     content: Mapping[str, Any], optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:
-    """The whole state of an optimiser, divided as its parameters are; all ranks must call it."""
+    """The whole state of an optimiser, sharded like its parameters; all ranks must call it."""
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     state = {
         index: {
@@ -242,7 +243,7 @@ def divided_optimizer(
 
 @torch.no_grad()
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> None:
-    """Scales the gradients down to a norm over all of them, divided ones and others together."""
+    """Scales all gradients, sharded ones and others together, down to a norm."""
     from torch.distributed.tensor import DTensor
 
     gradients = [each.grad for each in parameters if each.grad is not None]
@@ -268,7 +269,7 @@ def build_fabric(machine: MachineConfig) -> "Fabric":
     """Devices, precision and strategy, ready to use.
 
     Raises:
-        ArgumentError: If the machine does not have what is asked for.
+        ArgumentError: If the machine does not have the requested devices or precision.
         MissingExtraError: If lightning-fabric is not installed.
     """
     fabric_module = import_extra("lightning_fabric", extra="train")
@@ -308,5 +309,5 @@ def _without_buffer_sync() -> dict[str, bool]:
 
 
 def sum_dtype(device: torch.device) -> torch.dtype:
-    """What losses are summed in: double precision wherever the device has it."""
+    """The dtype in which losses are summed: double precision if the device has it."""
     return torch.float32 if device.type == "mps" else torch.float64

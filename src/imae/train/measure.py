@@ -106,7 +106,7 @@ def tracklet_rows(
 
 
 def store_retrieval(run: Run, found: Retrieval) -> None:
-    """Writes the measures of the final weights into the run folder, where tables find them."""
+    """Writes the measures of the final weights into the run folder, from which tables read them."""
     content = {
         "mean_average_precision": found.mean_average_precision,
         "cmc": {str(rank): share for rank, share in found.cmc.items()},
@@ -263,7 +263,7 @@ def evaluate_robustness(
 def _images(
     run: Run, preparation: Preparation, rows: int | None, root: str | os.PathLike[str] | None
 ) -> tuple[Split, Tensor, Tensor]:
-    """Test images under their true labels, and the mean and deviation of their channels."""
+    """Test images with their true labels, and the mean and deviation of their channels."""
     like = preparation.like
     if not isinstance(like, ArrayImages | ImageFiles):
         raise DataError(f"{run.path}: its rows are not images, so there are no pixels to change")

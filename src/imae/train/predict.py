@@ -1,4 +1,4 @@
-"""Labels and probabilities that a trained run gives to new rows."""
+"""Labels and probabilities that a trained run predicts for new rows."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a network says about rows.
+    """What a network predicts for rows.
 
     Args:
         row_ids: Name of every row in its source, shape (N,), strings.
@@ -57,8 +57,8 @@ def predict(
 ) -> Predictions:
     """The classes of new rows, which need no labels, and the probability of each class.
 
-    The rows are prepared as the training rows were, by statistics of those that the run folder
-    holds: the data that the run was trained on need not be there.
+    The rows are prepared like the training rows, with statistics that the run folder
+    holds: the data that the run was trained on is not needed.
 
     Args:
         run: The run, or its folder.
@@ -72,7 +72,7 @@ def predict(
 
     Raises:
         ArgumentError: If ``which`` is neither.
-        DataError: If the run is not trained, or the rows cannot be read or do not fit it.
+        DataError: If the run is not trained, or the rows cannot be read or do not match it.
 
     Examples:
         >>> import tempfile
@@ -105,8 +105,8 @@ def prepare_rows(
 ) -> Split:
     """New rows as the network of a run takes them; see ``predict`` for what they may be.
 
-    The labels of the split are all 0 and mean nothing. ``say`` is called with each note about how
-    they were read.
+    The labels of the split are all 0 and meaningless. ``say`` is called with each note about how
+    the rows were read.
 
     Raises:
         DataError: If the rows cannot be read or do not fit the run.
@@ -123,10 +123,10 @@ def prepare_rows(
 
 
 def load_test_rows(run: Run, root: str | os.PathLike[str] | None = None) -> Split:
-    """The test rows of the data of a run, as they were before they were brought to its scale.
+    """The test rows of the data of a run, not yet standardised.
 
     Raises:
-        DataError: If the data is not there, has no test rows, or was given in Python.
+        DataError: If the data is missing, has no test rows, or was given in Python.
     """
     settings = run.config.data
     if settings.from_python:
@@ -139,7 +139,7 @@ def load_test_rows(run: Run, root: str | os.PathLike[str] | None = None) -> Spli
 
 
 def plain_batches(run: Run, split: Split) -> Batches:
-    """The rows in order and without augmentation, as many at once as a run evaluates."""
+    """The rows in order and without augmentation, in the batch size of evaluation."""
     return Batches(
         split,
         run.config.train.evaluate_batch_size,
@@ -153,7 +153,7 @@ def plain_batches(run: Run, split: Split) -> Batches:
 def save_predictions(
     predictions: Predictions, path: str | os.PathLike[str], *, overwrite: bool = False
 ) -> None:
-    """Writes predictions, whole or not at all.
+    """Writes predictions, completely or not at all.
 
     The columns are ``row_id``, ``predicted`` (the name of the class), ``probability`` (of that
     class) and, for each class, ``p(CLASS)``.
@@ -164,7 +164,7 @@ def save_predictions(
         overwrite: Whether a file that exists is replaced.
 
     Raises:
-        ArgumentError: If the file would be neither, or exists.
+        ArgumentError: If the file has another extension, or exists.
         ImaeError: If it cannot be written.
     """
     path = check_output(path, overwrite=overwrite)
@@ -190,7 +190,7 @@ def check_output(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file, whole or not at all.
+    """Writes a file, completely or not at all.
 
     Raises:
         ImaeError: If it cannot be written.
@@ -256,7 +256,7 @@ def _run(
         logits = network(batch.inputs.to(device)).float()
         if logits.shape[1] != len(batches.split.class_names):
             raise DataError(
-                f"the network gives {logits.shape[1]} scores, and the run names "
+                f"the network returns {logits.shape[1]} scores, but the run has "
                 f"{len(batches.split.class_names)} classes; its files do not belong together"
             )
         is_finite = logits.isfinite().all(1)
@@ -286,12 +286,12 @@ def _columns(predictions: Predictions) -> tuple[list[str], list[str], NDArray[np
 def _csv(predictions: Predictions) -> bytes:
     names, predicted, own = _columns(predictions)
     text = io.StringIO(newline="")
-    # Both kinds of line ends in the terminator, so that an id with either is quoted.
+    # Both line break characters are in the terminator, so that an id with either is quoted.
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(names)
     for row, row_id in enumerate(predictions.row_ids):
         numbers = (own[row], *predictions.probabilities[row])
-        # The shortest digits that give the same float32 back.
+        # The fewest digits from which the same float32 can be read.
         writer.writerow([row_id, predicted[row], *(str(number) for number in numbers)])
     return text.getvalue().encode()
 

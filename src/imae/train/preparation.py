@@ -31,7 +31,7 @@ _ENLARGED = 112
 def frozen_features(name: str, workers: int = 0) -> Callable[[Split], Split]:
     """A function that turns a split of images or texts into one of features.
 
-    Features of images are kept in a cache. Texts need the name of an embedding (``embed_texts``).
+    Features of images are cached. Texts need the name of an embedding (``embed_texts``).
 
     Images in memory that are much smaller than those the network was published for are enlarged
     to 112 x 112 first: CIFAR's objects would otherwise be smaller than anything it has seen.
@@ -65,7 +65,7 @@ def frozen_features(name: str, workers: int = 0) -> Callable[[Split], Split]:
 
 
 def image_features(network: Network, shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-    """The function by which a frozen network turns images of this shape into features."""
+    """The function with which a frozen network turns images of this shape into features."""
     network = network.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     size = (_ENLARGED, _ENLARGED) if _is_small(shape) else None
 
@@ -97,7 +97,7 @@ def frozen_network(name: str) -> Network:
 
 
 def published_images(name: str, inputs: Inputs) -> Inputs:
-    """The images prepared the way that the published weights were trained on; texts as they are.
+    """The images prepared as for the training of the published weights; texts unchanged.
 
     Args:
         name: The published network, or an embedding of texts.
@@ -127,7 +127,7 @@ def published_pixels(name: str, inputs: Inputs) -> Inputs:
     is_colour = isinstance(inputs, ArrayImages) and inputs.shape[0] == len(wanted.mean)
     if not (isinstance(inputs, ImageFiles) or is_colour):
         raise ArgumentError(
-            f"features of {name} are for colour images, and these are other rows; leave "
+            f"features of {name} are for colour images, which these rows are not; leave "
             "data.features (--features) out"
         )
     assert isinstance(inputs, ArrayImages | ImageFiles)
@@ -137,12 +137,12 @@ def published_pixels(name: str, inputs: Inputs) -> Inputs:
 
 
 def with_start_pixels(model: ModelConfig, data: Data, *, is_scaled: bool) -> tuple[Data, bool]:
-    """The data as a network's initial weights need it, and whether it is at one scale then.
+    """The data as a network's initial weights need it, and whether it is then standardised.
 
     Published weights that were trained on blue, green, red pixels of 0 to 255 get such pixels.
 
     Raises:
-        ArgumentError: If they would, and the inputs are not colour images.
+        ArgumentError: If the weights need them, and the inputs are not colour images.
     """
     name = model.name or ""
     published = PUBLISHED_INPUTS.get(name)
@@ -175,9 +175,9 @@ class Preparation:
     Args:
         class_names: Names of the classes, in the order of the logits.
         input_shape: Shape of one prepared row.
-        described: How rows become inputs, in plain values.
-        like: Inputs without rows, prepared as those that new rows are read as.
-        features: For a run on features of a frozen network, those without rows, in their scale.
+        described: How rows become inputs, as plain values.
+        like: Inputs without rows, a template for new rows.
+        features: For a run on features of a frozen network, a template for these.
     """
 
     class_names: tuple[str, ...]
@@ -188,10 +188,10 @@ class Preparation:
 
 
 def read_preparation(folder: RunFolder) -> Preparation:
-    """How the rows of a run are prepared, as its folder says; its data is not needed.
+    """Reads how the rows of a run are prepared from its folder; its data is not needed.
 
     Raises:
-        DataError: If the folder does not say, or what it says is damaged.
+        DataError: If the folder does not hold the preparation, or it is damaged.
     """
     content = folder.preparation()
     path = folder.path / "preparation.json"
@@ -205,7 +205,7 @@ def read_preparation(folder: RunFolder) -> Preparation:
         shape = tuple(map(int, content["input_shape"]))
         read = without_rows(like)
         if shape != (read if features is None else features).shape:
-            raise ValueError(f"inputs of shape {shape} do not fit the rest")
+            raise ValueError(f"inputs of shape {shape} do not match the rest")
         return Preparation(
             class_names=tuple(map(str, content["class_names"])),
             input_shape=shape,
@@ -213,7 +213,7 @@ def read_preparation(folder: RunFolder) -> Preparation:
             like=read,
             features=features if isinstance(features, Table) else None,
         )
-    # Whatever was written into the file, of any type and size.
+    # The file may hold anything, of any type and size.
     except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise DataError(f"{path}: is damaged ({error}); train the run again") from error
 
@@ -221,7 +221,7 @@ def read_preparation(folder: RunFolder) -> Preparation:
 def check_same_data(
     run: RunFolder, labels: RunLabels, held: RunLabels | None, described: dict[str, Any]
 ) -> None:
-    """Raises if the data is not what a run was started on.
+    """Raises if the data has changed since a run was started.
 
     Args:
         run: The run folder.
@@ -281,9 +281,9 @@ def _check_same_inputs(before: dict[str, Any], now: dict[str, Any], run: RunFold
 
 
 def _is_close(before: Any, now: Any) -> bool:
-    """Whether nested values are equal; numbers may differ in the digits that machines differ in.
+    """Whether nested values are equal; numbers may differ in their last digits between machines.
 
-    What an earlier version did not store is not compared.
+    Values that an earlier version did not store are not compared.
     """
     if isinstance(before, dict) and isinstance(now, dict):
         same = before.keys() | (_LATER & now.keys())

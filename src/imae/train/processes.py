@@ -23,7 +23,7 @@ from imae.train.config import Config
 
 
 class Stopped(ImaeError):  # noqa: N818 - not an error
-    """A run was asked to stop, has saved and can be resumed.
+    """A run was asked to stop; it has been saved and can be resumed.
 
     Args:
         message: One line that says how to continue.
@@ -79,10 +79,10 @@ _PAUSES = (0.0, 0.05, 0.2, 0.8)  # seconds, between attempts to start a process
 
 
 def fresh_context() -> BaseContext:
-    """How processes are started, with the pipes and queues that go with it.
+    """The multiprocessing context in which processes are started.
 
-    Where the system can, they are forked off one that has torch loaded and has done nothing
-    else yet: the first takes seconds, the others a fraction of one.
+    If the system supports it, they are forked from one that has torch loaded and has done nothing
+    else: the first takes seconds, the others a fraction of a second.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -94,10 +94,10 @@ def fresh_context() -> BaseContext:
 def fresh_process(work: Callable[..., object], *arguments: Any) -> BaseProcess:
     """A process, not yet started, that will call ``work(*arguments)``.
 
-    The call sees the environment of now. What was read when modules were loaded, such as
-    ``OMP_NUM_THREADS``, is that of the first process.
+    The call sees the current environment. Variables that are read when modules are loaded, such as
+    ``OMP_NUM_THREADS``, are those of the first process.
     """
-    # The server keeps the environment of the moment it was started in.
+    # The fork server keeps the environment in which it was started.
     return fresh_context().Process(  # type: ignore[attr-defined, no-any-return]
         target=_call, args=(dict(os.environ), work, arguments)
     )
@@ -106,9 +106,9 @@ def fresh_process(work: Callable[..., object], *arguments: Any) -> BaseProcess:
 def start(process: BaseProcess) -> None:
     """Starts a process of ``fresh_process``.
 
-    The process that forks it off may be ending at that moment, of a signal to all of them: then
-    Python sees the end of a pipe, and starts another one if it is asked again after that end,
-    which takes the system a moment.
+    The fork server may be ending at that moment, by a signal to all processes: then Python sees
+    the end of a pipe. Another attempt starts a new server once the old one has ended, which takes
+    a moment.
 
     Raises:
         ImaeError: If it cannot be started.
@@ -135,7 +135,7 @@ _LOST = "another process of this run ended"
 
 
 def start_processes(call: Callable[[], object], config: Config, folder: Path) -> None:
-    """Runs a call in as many processes as devices are asked for, and waits for all.
+    """Runs a call in one process per requested device, and waits for all.
 
     Args:
         call: What each process does; it must be possible to pickle it.
@@ -144,7 +144,7 @@ def start_processes(call: Callable[[], object], config: Config, folder: Path) ->
 
     Raises:
         Stopped: If a signal ended the run.
-        ImaeError: What the first process to fail said, or that one died.
+        ImaeError: The error of the first process that failed, or that a process died.
     """
     number = config.machine.devices
     errors: Any = fresh_context().SimpleQueue()
@@ -160,7 +160,7 @@ def start_processes(call: Callable[[], object], config: Config, folder: Path) ->
     _raise_first(said, [worker.exitcode for worker in workers], config.resume_command(folder))
 
 
-def lost_a_process(error: Exception) -> bool:
+def is_lost_process_error(error: Exception) -> bool:
     """Whether an error only means that another process has ended; backends have no type for it."""
     if not isinstance(error, RuntimeError):
         return False
@@ -168,8 +168,8 @@ def lost_a_process(error: Exception) -> bool:
     return is_named or re.search(r"[Cc]onnection|by peer|[Gg]loo|NCCL", str(error)) is not None
 
 
-def lost_line(config: Config, folder: Path) -> str:
-    """The message of a process that has lost another one."""
+def lost_process_message(config: Config, folder: Path) -> str:
+    """The message of a process whose partner has ended."""
     return f"{_LOST}; continue with: {config.resume_command(folder)}"
 
 
@@ -184,7 +184,7 @@ def _raise_first(said: list[ImaeError], codes: list[int | None], command: str) -
     failed = [rank for rank, code in enumerate(codes) if code]
     if not failed:
         return
-    # One that was ended from outside, or crashed; others have lost it, or were ended by us.
+    # One was killed from outside, or crashed; the others lost it, or were ended by us.
     silent = [rank for rank in failed if codes[rank] not in (2, -signal.SIGTERM)]
     rank = (silent or failed)[0]
     raise ImaeError(
@@ -216,7 +216,7 @@ def _work(
         errors.put(error)
         raise SystemExit(2) from None
     except RuntimeError as error:
-        if not lost_a_process(error):
+        if not is_lost_process_error(error):
             raise
         errors.put(ImaeError(_LOST))
         raise SystemExit(2) from None
@@ -226,7 +226,7 @@ def _work(
 
 
 def _wait(workers: list[Any]) -> None:
-    """Waits for all; when one fails the others get a moment, and are then ended."""
+    """Waits for all; when one fails, the others get a moment to end and are then terminated."""
     waiting = {worker.sentinel: worker for worker in workers}
     limit: float | None = None
     while waiting:
@@ -250,7 +250,7 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def _forwarded_signals(workers: list[Any]) -> Iterator[None]:
-    """Passes Ctrl-C and SIGTERM on to the processes, which save and leave."""
+    """Forwards Ctrl-C and SIGTERM to the processes, which save and exit."""
 
     def forward(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         for worker in workers:

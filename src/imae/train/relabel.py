@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 256
 def corrupt_split(
     split: Split, spec: NoiseSpec, *, seed: int, mapping: str | None = None, exact: bool = False
 ) -> NoisyLabels:
-    """The labels of a split under noise.
+    """The labels of a split with noise.
 
     Args:
         split: Rows whose labels count as clean.
@@ -54,7 +54,7 @@ def corrupt_split(
     if "mapping" not in options and mapping is not None:
         raise ArgumentError(f"noise {spec.kind!r} takes no map; leave it out")
     if "exact" not in options and exact:
-        raise ArgumentError(f"noise {spec.kind!r} has no exact number of changes; leave that out")
+        raise ArgumentError(f"noise {spec.kind!r} cannot change an exact number; leave that out")
     return apply(
         spec,
         split.labels,
@@ -70,14 +70,14 @@ def configured_noise(config: Config, *, is_scaled: bool) -> Callable[[Split, int
     """The noise of a run: a function of a split and a seed.
 
     Args:
-        config: Settings that ask for noise.
-        is_scaled: Whether the inputs are at one scale.
+        config: Settings with noise.
+        is_scaled: Whether the inputs are standardised.
     """
     assert config.noise is not None
     spec = parse(config.noise)
 
     def corrupt(split: Split, seed: int) -> NoisyLabels:
-        # Noise that depends on the inputs sees numbers of one scale, as a network does.
+        # Noise that depends on the inputs sees standardised numbers, as a network does.
         seen = split if is_scaled else fit_scale(split, source=config.data.name)(split)
         return corrupt_split(
             seen, spec, seed=seed, mapping=config.noise_map, exact=config.noise_exact
@@ -106,18 +106,18 @@ def counted_transition(split: Split) -> NDArray[np.float64] | None:
 
 
 def plant_wrong_labels(split: Split, share: float, seed: int) -> tuple[Split, Split]:
-    """The rows with some labels drawn wrong on purpose, and those rows as they were.
+    """The rows with some labels made wrong on purpose, and the changed rows as they were.
 
-    The rows and their labels, each of another class and all classes equally likely, follow from
-    the seed. True labels, where they are known, stay as they are.
+    The rows and their new labels, drawn uniformly from the other classes, follow from
+    the seed. True labels, where they are known, are not changed.
 
     Args:
-        split: Rows under their given labels.
+        split: Rows with their given labels.
         share: Fraction of the rows to change, in (0, 1).
         seed: Seed of the draws.
 
     Raises:
-        ArgumentError: If the share makes less than one row.
+        ArgumentError: If the share is less than one row.
     """
     number = round(share * len(split))
     if number == 0:
@@ -156,24 +156,24 @@ class LabelFile:
 
 
 def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()) -> Split:
-    """The rows under the labels of a file, which must name each of them once and no others.
+    """The rows with the labels of a file, which must list each of them once and no others.
 
-    A file of ``imae noise`` holds the labels before the noise too: they must be those of the rows,
-    and count as clean unless the rows have their own clean labels. Any other file says only
-    what the labels are: true labels, if known, stay as they are, and the labels that the rows had
-    before are dropped. Rows with text in a column ``removed`` belong to no class and are
+    A file of ``imae noise`` also holds the labels before the noise: they must be those of the rows,
+    and count as clean unless the rows have their own clean labels. Any other file only replaces
+    the labels: true labels, if known, are kept, and the previous labels of the rows are
+    dropped. Rows with text in a column ``removed`` belong to no class and are
     left out, as ``imae audit apply`` writes them; a column ``given`` must hold the labels that the
-    rows have in the data, or else the ids may by now name other rows.
+    rows have in the data: otherwise the ids may now mean other rows.
 
     Args:
         split: The rows.
         path: A file of ``imae noise``, or a CSV or Parquet file with a column ``row_id`` (or
             ``id``) and a column ``label`` (or ``labels``, ``target``, ``y``) of class names; or
-            of class numbers from 0, if no class is called by a number.
+            of class numbers from 0, if no class name is a number.
         skipped: Ids of rows that were left out of the data, and may appear in the file.
 
     Raises:
-        DataError: If the file cannot be read, does not fit the rows, or has an unknown label.
+        DataError: If the file cannot be read, does not match the rows, or has an unknown label.
     """
     file = read_label_file(path)
     if file is None:
@@ -276,7 +276,7 @@ def _check_given(path: Path, split: Split, given: list[str]) -> None:
         raise DataError(
             f"{path}: row {str(split.row_ids[row])!r} had the label {given[row]!r} in the data "
             f"that was audited, and has {now[row]!r} now ({len(differing)} of {len(now)} rows "
-            "differ), so row ids may name other rows; put the data back as it was, or audit it anew"
+            "differ), so row ids may mean other rows; restore the data, or audit it again"
         )
 
 
@@ -291,13 +291,13 @@ def _check_before(path: Path, split: Split, before: NDArray[np.int64], num_class
     if differs.any():
         row = int(differs.argmax())
         raise DataError(
-            f"{path}: row {str(split.row_ids[row])!r} was of class {before[row]} before the noise, "
-            f"in the data it is of class {split.labels[row]}; make the file again with imae noise"
+            f"{path}: row {str(split.row_ids[row])!r} had class {before[row]} before the noise, "
+            f"in the data it has class {split.labels[row]}; make the file again with imae noise"
         )
 
 
 def _numbers(class_names: tuple[str, ...]) -> Mapping[str, int]:
-    """Class number by how a file may write it."""
+    """Class number by the texts that a file may use for it."""
     numbers = {name: number for number, name in enumerate(class_names)}
     if not any(name.isdecimal() for name in class_names):  # else a number could mean two classes
         numbers |= {str(number): number for number in range(len(class_names))}

@@ -34,10 +34,10 @@ class LoadedRows:
     """The data of a run before rows are set aside.
 
     Args:
-        data: The rows, under their given labels.
-        is_scaled: Whether the numbers are at one scale already.
-        content: Hash of the inputs, ids and given labels of each part, as it was loaded.
-        images: The images that a frozen network made features of, if it did.
+        data: The rows, with their given labels.
+        is_scaled: Whether the numbers are already standardised.
+        content: Hash of the inputs, ids and given labels of each part, as loaded.
+        images: The images from which a frozen network made features, if it did.
         annotations: Hash of the weights, and of the true labels, of each part.
     """
 
@@ -53,18 +53,18 @@ class Prepared:
     """The rows that a run uses.
 
     Args:
-        train: Rows to train on, under their given labels.
-        validation: Rows held out under their given labels, if any.
+        train: Rows to train on, with their given labels.
+        validation: Held-out rows with their given labels, if any.
         test: Rows to report on, if the data has them.
         trusted: Rows with labels known to be right, for methods that learn from some.
-        transition: Chance of each given label, by true label, shape (C, C), where it is known.
-        images: The images or texts that features were made of, if those are trained on.
-        planted: Rows whose label in ``train`` was drawn wrong, under their given labels.
+        transition: Chance of each given label for each true label, shape (C, C), if known.
+        images: The images or texts from which features were made, if those are trained on.
+        planted: Rows whose label in ``train`` was made wrong, with their given labels.
         is_held_out: Whether ``validation`` was taken from the training rows of the data.
         content: Hash of the content of each part of the data; see ``LoadedRows``.
         annotations: Hash of the weights, and of the true labels, of each part.
-        columns: Of a table, each column and what it is used as.
-        row_ids: Ids of the training rows in the order of the data, those held out among them.
+        columns: For a table, each column and its use.
+        row_ids: Ids of the training rows in the order of the data, including those held out.
     """
 
     train: Split
@@ -89,13 +89,13 @@ class Prepared:
 
     @property
     def unseen(self) -> tuple[Split, ...]:
-        """Training rows of the data under labels that are not trained on: held out, planted."""
+        """Training rows of the data with labels that are not trained on: held out, planted."""
         held = self.validation if self.is_held_out else None
         return tuple(split for split in (held, self.planted) if split is not None)
 
     @property
     def is_planted(self) -> NDArray[np.bool_] | None:
-        """Whether the label of each training row was drawn wrong, shape (N,), if any was."""
+        """Whether the label of each training row was planted, shape (N,), if any was."""
         planted = self.planted
         return None if planted is None else np.isin(self.train.row_ids, planted.row_ids)
 
@@ -118,13 +118,13 @@ def load_rows(
     extract: Extractor | None = None,
     scale_by_all: bool = False,
 ) -> LoadedRows:
-    """The data of a run, with the labels, the sample and the features that its settings ask for.
+    """The data of a run, with the labels, the sample and the features of its settings.
 
     Args:
         config: The settings.
         given: Data from Python, in place of what the settings name.
         extract: Makes features in place of ``frozen_features``; then nothing is hashed.
-        scale_by_all: Whether held-out rows too decide the scale, as before hashes were stored.
+        scale_by_all: Whether the scale is also fitted to held-out rows, as in early versions.
 
     Raises:
         ArgumentError: If an option does not fit the data.
@@ -170,7 +170,7 @@ def load_rows(
 def prepare(
     config: Config, rows: LoadedRows | None = None, *, needs_trusted: bool = False
 ) -> Prepared:
-    """Adds noise to the rows of a run, holds some out and brings them to one scale.
+    """Adds noise to the rows of a run, holds some out and standardises them.
 
     Noise comes first, so that the held-out labels are as wrong as those trained on; a validation
     part that comes with the data gets noise of the same kind. The scale comes last: it is that
@@ -178,7 +178,7 @@ def prepare(
 
     Args:
         config: The settings.
-        rows: The data, if it is loaded already.
+        rows: The data, if it is already loaded.
         needs_trusted: Whether the method learns from rows with labels known to be right.
 
     Raises:
@@ -187,7 +187,7 @@ def prepare(
     """
     rows = load_rows(config) if rows is None else rows
     settings, data = config.data, rows.data
-    train, validation, trusted = _set_trusted_aside(
+    train, validation, trusted = _split_off_trusted(
         data.train, data.validation, config, needs_trusted=needs_trusted
     )
     if not settings.own_validation:
@@ -252,17 +252,17 @@ def _scaled(prepared: Prepared, source: str) -> Prepared:
 def unchanged_data(
     settings: Mapping[str, Any], content: Mapping[str, str], *, with_files: bool = False
 ) -> Data:
-    """The data of a run, before it is brought to one scale, if it is still what it was.
+    """The data of a run, not yet standardised, if it has not changed.
 
     Args:
         settings: The section ``data`` of the run's settings.
         content: Hashes of the parts that the run stored; runs of earlier versions have none.
-        with_files: Whether rows that are known by the names of image files are compared too. Such
-            a name cannot come to mean another row, but its image or its label can be another.
+        with_files: Whether rows identified by the names of image files are compared too. Such
+            a name always means the same row, but its image or its label can change.
 
     Raises:
         ChangedDataError: If training or validation rows differ in content, order or label.
-        ImaeError: If the data is no longer there, or cannot be read.
+        ImaeError: If the data no longer exists, or cannot be read.
     """
     options = settings.get("options") or {}
     data, _ = load_unscaled(settings["name"], root=settings.get("root"), **options)
@@ -278,7 +278,7 @@ def unchanged_data(
             labels = f" with the labels of {settings['labels']}" if settings.get("labels") else ""
             raise ChangedDataError(
                 f"{settings['name']}{labels}: is not what the run was trained on, the {part} part "
-                "differs, so its row ids may now name other rows; put the data back as it was, or "
+                "differs, so its row ids may now mean other rows; restore the data, or "
                 "audit it as it is now, in a new run: imae audit DATA"
             )
     return data
@@ -303,7 +303,7 @@ def _content_hash(split: Split, *, texts: bool) -> str:
 
 
 def _annotation_hashes(data: Data) -> dict[str, str]:
-    """Hashes by what they are of, for messages: not part of ``content``, which older runs have."""
+    """Hashes by the name of what was hashed; separate from ``content``, which older runs have."""
     return {
         f"{name} of the {part} part": hashlib.sha256(
             b"" if values is None else np.ascontiguousarray(values).data
@@ -317,7 +317,7 @@ def _is_truth_known(train: Split, config: Config) -> bool:
     return train.clean_labels is not None or config.noise is not None
 
 
-def _set_trusted_aside(
+def _split_off_trusted(
     train: Split, validation: Split | None, config: Config, *, needs_trusted: bool
 ) -> tuple[Split, Split | None, Split | None]:
     """Training rows, validation rows, and the rows with labels known to be right."""
@@ -334,7 +334,7 @@ def _set_trusted_aside(
     if wanted == "validation":
         if validation is None:
             raise ArgumentError("data.trusted: the data has no validation part")
-        return train, None, _under_true_labels(validation)
+        return train, None, _with_true_labels(validation)
     assert isinstance(wanted, int)
     if not _is_truth_known(train, config):
         raise ArgumentError(
@@ -344,15 +344,15 @@ def _set_trusted_aside(
     if wanted >= len(train):
         raise ArgumentError(f"data.trusted: {wanted} rows of {len(train)} leave none to train on")
     train, trusted = hold_out(train, wanted / len(train), config.seed, purpose="trusted")
-    return train, validation, _under_true_labels(trusted)
+    return train, validation, _with_true_labels(trusted)
 
 
-def _under_true_labels(split: Split) -> Split:
+def _with_true_labels(split: Split) -> Split:
     return split if split.clean_labels is None else replace(split, labels=split.clean_labels)
 
 
 def describe(prepared: Prepared, network: str | None) -> dict[str, Any]:
-    """How the rows of a run are prepared, in plain values for ``RunFolder.write_preparation``.
+    """How the rows of a run are prepared, as plain values for ``RunFolder.write_preparation``.
 
     Args:
         prepared: The rows.

@@ -31,7 +31,7 @@ class Run:
         path: The run folder.
         model: Name of the network, if it is a function of your own: a folder by itself, which may
             come from anybody, imports nothing. For a network that was given as a module, a module
-            like it.
+            of the same kind.
 
     Raises:
         DataError: If there is no run, or it has another network.
@@ -72,7 +72,7 @@ class Run:
 
         Raises:
             ArgumentError: If ``which`` is neither.
-            DataError: If the weights are not there yet, or damaged, or the network is code that
+            DataError: If the weights do not exist yet or are damaged, or the network is code that
                 was not named.
         """
         if which is not None:
@@ -103,7 +103,7 @@ class Run:
             if isinstance(error, ArgumentError):
                 raise
             reason = " ".join(str(error).split())
-            raise DataError(f"{path}: does not fit the network {model.name} ({reason})") from None
+            raise DataError(f"{path}: does not match the network {model.name} ({reason})") from None
         method = self.config.method
         add_output(network, METHODS.build(method.name, **method.arguments))
         return network.eval()
@@ -140,7 +140,7 @@ class Run:
 
 
 def _check_shapes(name: str, content: dict[str, Any], options: dict[str, Any]) -> None:
-    """Raises before memory is taken for a network much larger than the weights in its file."""
+    """Raises before memory is allocated for a network much larger than the weights in its file."""
     if name not in MODELS:  # a function of the user's
         return
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
@@ -162,12 +162,12 @@ _NAME = re.compile(r"step-(\d{9,})\.pt")
 def save_checkpoint(folder: Path, content: dict[str, Any], *, step: int, keep: int) -> None:
     """Writes the state after a step and removes all but the newest ``keep`` checkpoints.
 
-    Those of later steps are removed too: a run that is at this step could not read them.
+    Those of later steps are removed too: they do not belong to a run that is at this step.
 
     Args:
         folder: Folder of the checkpoints.
         content: Tensors and plain values, nested.
-        step: Steps that are done.
+        step: Number of steps done.
         keep: Checkpoints to keep, at least 1.
 
     Raises:
@@ -187,15 +187,15 @@ def load_checkpoint(
     say: Callable[[str], None],
     restore: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any] | None:
-    """The newest checkpoint that is complete and fits the run, or None if none is complete.
+    """The newest checkpoint that is complete and matches the run, or None if none is complete.
 
     Args:
         folder: Folder of the checkpoints.
-        say: Called with one line for each checkpoint that is damaged or does not fit.
-        restore: Called with the content; fails if that is not of the run.
+        say: Called with one line for each checkpoint that is damaged or does not match.
+        restore: Called with the content; fails if it does not belong to the run.
 
     Raises:
-        DataError: If none that is complete fits: training from the start would overwrite the run.
+        DataError: If no complete one matches: training from the start would overwrite the run.
     """
     is_any_complete = False
     for path in reversed(list_checkpoints(folder)):
@@ -220,9 +220,9 @@ def _restore(
 ) -> None:
     try:
         if content["step"] != _step(path):
-            raise ValueError(f"it is of step {content['step']!r}")
+            raise ValueError(f"it belongs to step {content['step']!r}")
         restore(content)
-    # Whatever was written into the file, of any type and shape.
+    # The file may hold anything, of any type and shape.
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: does not fit this run ({reason})") from None
@@ -260,7 +260,7 @@ def load_tensors(path: Path) -> dict[str, Any]:
     """What ``save_tensors`` wrote; no code of the file ever runs.
 
     Raises:
-        DataError: If the file or its checksum is missing, or they do not fit.
+        DataError: If the file or its checksum is missing, or they do not match.
     """
     for needed in (path, _manifest(path)):
         if not needed.is_file():  # nor a pipe, which would be waited for

@@ -1,4 +1,4 @@
-"""From a configuration to a state that can be trained: open settings decided, networks built."""
+"""From a configuration to a state that can be trained: settings resolved, networks built."""
 
 import copy
 import os
@@ -44,7 +44,7 @@ def setup(
     """The state of a run before its first step; nothing is written.
 
     Args:
-        config: Settings; those left open are decided here.
+        config: Settings; those left open are resolved here.
         fabric: Devices, precision and strategy.
         display: Shows which initial weights were loaded.
         data: Rows from Python, in place of what the settings name.
@@ -153,7 +153,7 @@ def restart_training(state: State) -> None:
             weights = divided(weights, network.state_dict())
         network.load_state_dict(weights)
     state.optimizer.state.clear()
-    state.best_validation = -1.0  # what the first stage reached is not this method's
+    state.best_validation = -1.0  # the accuracy of the first stage does not count
     if state.average is not None:
         state.average.module.load_state_dict(state.learner.network.state_dict())
 
@@ -222,9 +222,9 @@ def build_networks(
     Args:
         config: The settings.
         train: Rows to train on.
-        number: How many networks.
+        number: Number of networks.
         display: Shows which initial weights were loaded.
-        first: Number of networks that the run has built before.
+        first: Number of networks that the run has already built.
     """
     networks = []
     for index in range(first, first + number):
@@ -256,10 +256,10 @@ def given_network(model: nn.Module, config: Config, train: Split, method: Method
 
 
 def check_network(network: Network, train: Split) -> None:
-    """Tests a network of the user's on one row.
+    """Tests a user's network on one row.
 
     Raises:
-        ArgumentError: If it fails, has no parameters, or does not give one logit for each class.
+        ArgumentError: If it fails, has no parameters, or does not return one logit per class.
     """
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise ArgumentError("model: has no parameters to train")
@@ -279,13 +279,13 @@ def check_network(network: Network, train: Split) -> None:
         )
     if tuple(outputs.shape) != (1, train.num_classes):
         raise ArgumentError(
-            f"model: gives outputs of shape {tuple(outputs.shape)} for one row; the data has "
+            f"model: returns outputs of shape {tuple(outputs.shape)} for one row; the data has "
             f"{train.num_classes} classes"
         )
 
 
 def check_single_rows(network: Network, train: Split) -> None:
-    """Refuses a network whose batch normalisation fails on the one row that a batch will have.
+    """Raises if some batch has one row, on which the network's batch normalisation fails.
 
     Raises:
         ArgumentError: If it does.
@@ -311,7 +311,7 @@ _DEFAULT_BATCH_SIZE = 64
 
 
 def resolved(config: Config, prepared: Prepared) -> Config:
-    """The configuration with every setting decided: what is stored, and what a resume reads.
+    """The configuration with every setting resolved, as it is stored and as a resume reads it.
 
     Paths become absolute, so that a resume in another working directory reads the same files.
 
@@ -336,8 +336,8 @@ def resolved(config: Config, prepared: Prepared) -> Config:
     return config.model_copy(update=changes)
 
 
-# With two classes a few large steps can take all rows to one side, where a robust loss has almost
-# no gradient: of 12 runs on clean moons and circles 3 ended so, and none with these.
+# With two classes a few large steps can move all rows to one side, where a robust loss has almost
+# no gradient: this happened in 3 of 12 runs on clean moons and circles, and in none with these.
 _TWO_CLASS_WARM_UP = 40
 _WARM_UP_PART = 8  # of a short run: one step in this many
 
@@ -406,7 +406,7 @@ def method_arguments(config: Config, num_classes: int) -> dict[str, Any]:
     arguments = dict(config.method.arguments)
     if "num_classes" in METHODS.find(config.method.name).defaults:
         arguments.setdefault("num_classes", num_classes)
-    # The numbers, not the name of their file: the run must outlive it.
+    # The numbers, not the name of their file, which may be gone when the run is resumed.
     return {
         key: read_matrix(key, value).tolist() if is_matrix_file(value) else value
         for key, value in arguments.items()

@@ -1,4 +1,4 @@
-"""What a run consists of, in one object so that a checkpoint misses no part; its optimiser."""
+"""The state of a run in one object, so that a checkpoint misses no part; its optimiser."""
 
 import math
 import time
@@ -45,7 +45,7 @@ class Ranks:
         return summed
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """Rows of all ranks one after another; all must call it, each with its own rows."""
+        """Concatenated rows of all ranks; all must call it, each with its own rows."""
         if self.number == 1:
             return tensor
         sizes = torch.zeros(self.number, dtype=torch.int64, device=tensor.device)
@@ -63,7 +63,7 @@ class Ranks:
                 parameter.grad.copy_(self.total(parameter.grad) / self.number)
 
     def broadcast_buffers(self, network: nn.Module) -> None:
-        """Gives all ranks the buffers of the first: each has the statistics of its share."""
+        """Copies the buffers of the first rank to all: each has the statistics of its share."""
         if self.number > 1:
             for buffer in network.buffers():
                 torch.distributed.broadcast(buffer, src=0)
@@ -74,7 +74,7 @@ class State:
     """A run in memory.
 
     Args:
-        config: Settings with nothing left open.
+        config: Resolved settings.
         prepared: The rows.
         fabric: Devices, precision and strategy.
         ranks: The processes that train together.
@@ -83,13 +83,13 @@ class State:
         optimizer: The optimiser itself.
         wrapped_optimizer: The optimiser as the strategy wraps it.
         batches: Training batches of this rank.
-        dynamics: What the epoch has shown so far.
+        dynamics: Dynamics of the current epoch so far.
         watch: Checks that numbers stay finite and logits small.
         average: Moving average of the weights, if there is one.
         total_steps: Steps of the whole run.
         restart: When the networks are trained again from new initial weights, if ever.
-        is_sharded: Whether the weights of the networks are divided among the ranks.
-        step: Steps that are done.
+        is_sharded: Whether the weights of the networks are sharded over the ranks.
+        step: Number of steps done.
         loss: Summed loss and weight of the rows since the last evaluation, on this rank.
         seconds: Time of this run before it was resumed.
         step_seconds: The part of the time spent in training steps.
@@ -138,11 +138,11 @@ class State:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Whether this process is the one that writes files."""
         return self.ranks.rank == 0
 
     def elapsed(self) -> float:
-        """Seconds since the start, summed over resumed pieces."""
+        """Seconds of training, summed over all resumes."""
         return self.seconds + time.perf_counter() - self.started
 
     def scaler(self) -> Any | None:
@@ -187,16 +187,16 @@ class State:
         return self.whole(content)
 
     def whole(self, content: dict[str, Any]) -> dict[str, Any]:
-        """The content with all weights whole, for files; all ranks must call it."""
+        """The content with all weights gathered, for files; all ranks must call it."""
         return dict(whole(content)) if self.is_sharded else content
 
     def restore(self, content: dict[str, Any]) -> None:
         """Continues from what ``capture`` returned; sums over ranks go to the first.
 
-        A state that fails to be restored is undefined until another is.
+        After a failure the state is undefined until another one is restored.
 
         Raises:
-            Exception: Any, if the content is not that of such a run.
+            Exception: Any, if the content does not belong to such a run.
         """
         self._check(content)
         self.step = content["step"]
@@ -224,7 +224,7 @@ class State:
             self.loss.copy_(content["loss"])
 
     def _check(self, content: dict[str, Any]) -> None:
-        """Raises if a value that nothing else would refuse is not of such a run."""
+        """Raises if a value that nothing else checks does not belong to such a run."""
         for name in ("step", "seconds", "step_seconds", "best_validation"):
             value = content[name]
             is_number = isinstance(value, int if name == "step" else int | float)
@@ -320,7 +320,7 @@ def averaged(network: nn.Module, decay: float) -> AveragedModel:
 
         average = decay average + (1 - decay) weights, after each step
 
-    Buffers, such as the statistics of batch normalisation, are copied as they are.
+    Buffers, such as the statistics of batch normalisation, are copied.
 
     Args:
         network: The network to follow; a copy of it is the start.

@@ -1,4 +1,4 @@
-"""What a search found: the setting to choose, how sure that is, the command and the page."""
+"""The outcome of a search: the chosen setting, its uncertainty, the command and the page."""
 
 import base64
 import json
@@ -73,7 +73,7 @@ class Trial:
 
     @property
     def memorised(self) -> float:
-        """By how much it predicts more of the training labels than of the held-out ones."""
+        """How much larger its share of predicted training labels is than of held-out ones."""
         if self.fitted is None or self.accuracy is None:
             return 0.0
         return max(0.0, self.fitted - self.accuracy)
@@ -91,7 +91,7 @@ class Outcome:
         standard_error: Of the best accuracy.
         shrinkage: By how much differences between settings are smaller on given labels than on
             true ones, in (0, 1]; 1 with clean labels.
-        noise_rate: Part of the labels that is wrong, as far as that is known.
+        noise_rate: Share of wrong labels, as far as it is known.
         is_clean: Whether accuracies are on clean labels.
         trials: All that ended, by number.
         folder: Where the runs are.
@@ -128,14 +128,14 @@ class Outcome:
             lines.append(
                 f"chosen: trial {self.chosen.number}, which cannot be told from the best and has "
                 f"memorised less: it predicts {100 * self.chosen.memorised:.1f} points more of the "
-                f"training labels than of the held-out ones, and the best "
+                f"training labels than of the held-out ones, the best one "
                 f"{100 * self.best.memorised:.1f}"
             )
         return lines
 
 
 def shrinkage(noise_rate: float, num_classes: int) -> float:
-    """How much of a difference in accuracy is left when it is measured on wrong labels.
+    """How much of a difference in accuracy remains when it is measured on noisy labels.
 
     Formula, for uniform noise:
 
@@ -150,16 +150,17 @@ def shrinkage(noise_rate: float, num_classes: int) -> float:
 
 
 def choose(trials: Sequence[Trial], *, is_clean: bool) -> Trial:
-    """The trial to take.
+    """Chooses a trial.
 
-    With clean labels it is the best. Without, every trial whose accuracy is within a standard
-    error of the best one is as good, and of these the one is taken whose accuracy less what it has
-    memorised is highest. The standard error is that of the difference on the same held-out rows,
-    sqrt(d) / n with d rows on which the two disagree.
+    With clean labels it is the best one. Without, every trial whose accuracy is within a standard
+    error of the best counts as equally good, and among these the one with the highest accuracy
+    minus memorised share is chosen. The standard error is that of the difference on the same
+    held-out rows, sqrt(d) / n with d rows on which the two disagree.
 
-    A network that memorises nothing predicts as many training labels as held-out ones, right and
-    wrong labels alike; what it predicts beyond that is memorised. A network that has learned
-    little has memorised little too, so this is not the number of training labels it follows.
+    A network that memorises nothing predicts the same share of training labels as of held-out
+    ones, right and wrong labels alike; what it predicts beyond that is memorised. A network that
+    has learned little has also memorised little, so the share of training labels that it predicts
+    would not do.
 
     Examples:
         >>> trials = [Trial(0, {}, 0.60, fitted=0.9, num_rows=400),
@@ -181,7 +182,7 @@ def choose(trials: Sequence[Trial], *, is_clean: bool) -> Trial:
 
 
 def standard_error(accuracy: float, num_rows: int) -> float:
-    """Of an accuracy measured on so many rows.
+    """Standard error of an accuracy measured on this number of rows.
 
     Examples:
         >>> standard_error(0.5, 100)
@@ -212,10 +213,10 @@ def conclude(
         ended: Trials that finished or were stopped early.
         num_failed: Trials that failed.
         base: Settings that all trials share.
-        space: The settings that the parameters of a trial stand for.
+        space: Translates the parameters of a trial into settings.
         folder: Folder of the search.
         num_classes: Number of classes.
-        clean_rows: Number of rows with clean labels, if they were measured on.
+        clean_rows: Number of rows with clean labels, if accuracy was measured on these.
 
     Raises:
         ImaeError: If no trial finished.
@@ -267,14 +268,14 @@ def _trial(trial: "FrozenTrial", settings: dict[str, Any], clean_rows: int | Non
 
 
 def _noise_rate(base: Config, best: Trial, *, is_clean: bool) -> float:
-    """The rate of the noise that was added, or at most the held-out labels that are not met."""
+    """The rate of the added noise, or else the share of held-out labels that are not predicted."""
     if base.noise is not None:
         return parse(base.noise).rate
     return 0.0 if is_clean or best.accuracy is None else 1 - best.accuracy
 
 
 def train_command(base: Config, settings: Mapping[str, Any]) -> str:
-    """The command that trains under these settings.
+    """The command that trains with these settings.
 
     Examples:
         >>> train_command(build_config({"data": {"name": "my data.csv"}, "train": {"epochs": 9}}),
@@ -315,7 +316,7 @@ _SHORT = {
 
 
 def write_page(outcome: "Outcome", num_failed: int, *, data: str, date: str | None) -> None:
-    """Writes the result and the page, each whole or not at all.
+    """Writes the result and the page, each completely or not at all.
 
     Args:
         outcome: What was found.

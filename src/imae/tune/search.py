@@ -1,4 +1,4 @@
-"""The search: a trial is a run under suggested settings, stopped early if it falls behind."""
+"""The search: a trial is a run with suggested settings, stopped early if it falls behind."""
 
 import base64
 import contextlib
@@ -50,9 +50,9 @@ TRIALS = 20
 _MOST_FAILURES = 3  # before the first success, after which the search gives up
 _MOST_REPEATED = 20  # suggestions in a row that were tried before
 _FILE = "search.json"
-# Files of a search that was stopped before it began, with those that SQLite keeps beside its own.
+# Files of a search that was stopped before it began, with those that SQLite keeps beside it.
 _LEFT = re.compile(r"lock|search\.db(-journal|-wal|-shm)?|\.search\.json\..*\.tmp")
-# Settings that say where the rows are: what was read there is compared itself.
+# Settings that say where the rows are: the contents are compared instead.
 _READ = ("name", "root", "options", "labels", "workers", "from_python")
 _T = (0.0, 16.0)
 _CAP = (0.4, 0.95)
@@ -76,9 +76,9 @@ def tune(
 ) -> Outcome:
     """Searches T, the cap and, if asked, the learning rate and the loss.
 
-    A trial is a run under the other settings of ``config``. Its value is the accuracy on held-out
-    given labels at its best epoch, or on clean labels if there are some. Without clean labels the
-    ranking is exact only under uniform noise, and of settings that cannot be told apart the more
+    A trial is a run with the other settings of ``config``. Its value is the accuracy on held-out
+    given labels at its best epoch, or on clean labels if there are any. Without clean labels the
+    ranking is exact only under uniform noise, and among settings that cannot be told apart the more
     cautious one is chosen; see ``imae.tune.outcome.choose``.
 
     The same call continues a search that was stopped or killed, and repeats no finished trial.
@@ -86,7 +86,7 @@ def tune(
     Args:
         config: What to train, as for ``imae.train.train``; parameters that it gives are not
             searched.
-        trials: Trials in all, over all calls and workers [20, without minutes].
+        trials: Total number of trials, over all calls and workers [20, without minutes].
         minutes: Time of this call.
         losses: Losses to choose from; by default only that of ``config``.
         lr: Lowest and highest learning rate; by default that of ``config``.
@@ -124,7 +124,7 @@ def tune(
     if clean is not None and clean.num_trained:
         say(
             f"{clean.num_trained} of {len(clean.labels)} rows of {clean.path} are in "
-            f"{base.data.name} too, where they are trained on; take them out of it"
+            f"{base.data.name} too, where they are trained on; remove them from it"
         )
     if base.data.hold_out == 0 and rows.data.validation is None:
         raise ArgumentError("data.hold_out: nothing is held out to choose by; leave it at 0.1")
@@ -190,7 +190,7 @@ def _without_features(config: Config) -> Config:
 
 
 def _fixed(config: Config) -> dict[str, Any]:
-    """The settings that all trials share, without those that change no result."""
+    """The settings that all trials share, without those that do not affect results."""
     content = config.model_dump(mode="json")
     for name in ("out", "log", "machine"):
         content.pop(name)
@@ -200,7 +200,7 @@ def _fixed(config: Config) -> dict[str, Any]:
 
 
 def _claim(folder: Path, about: Mapping[str, Any]) -> None:
-    """Makes the folder that of this search."""
+    """Marks the folder as that of this search."""
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / _FILE) as file:
         file.write(json.dumps(about, indent=2, sort_keys=True).encode() + b"\n")
@@ -271,7 +271,7 @@ def _search(study: "optuna.Study", objective: "Objective", *, say: Callable[[str
 
 
 def _wait_for_others(study: "optuna.Study") -> None:
-    """Waits for workers that run the last trials; a trial without a heartbeat is taken over."""
+    """Waits for workers with the last trials, and takes over a trial without a heartbeat."""
     import optuna
 
     time.sleep(1)
@@ -315,7 +315,7 @@ class Space:
         ranges = [_ranges(loss).keys() - self.fixed.keys() for loss in self.losses]
         if len(self.losses) == 1 and self.lr is None and not ranges[0]:
             raise ArgumentError(
-                f"{self.losses[0]} leaves nothing to search: its parameters are given or it has "
+                f"{self.losses[0]}: nothing to search, as its parameters are given or it has "
                 "none; give several losses or a range of the learning rate"
             )
 
@@ -323,8 +323,8 @@ class Space:
         """The first trial: the defaults, so that a search never ends below them unnoticed.
 
         Args:
-            lr: The learning rate of the settings; where it is outside the range that is searched,
-                the nearest end of it is taken.
+            lr: The learning rate of the settings; if it is outside the range that is searched,
+                the nearest end is used.
         """
         defaults = METHODS.find(self.losses[0]).defaults
         start = {name: defaults[name] for name in _ranges(self.losses[0]) if name in defaults}
@@ -338,7 +338,7 @@ class Space:
         return start
 
     def suggest(self, trial: "optuna.Trial") -> None:
-        """Asks the search for all parameters of a trial; they are then among its ``params``."""
+        """Asks optuna for all parameters of a trial, which are then in its ``params``."""
         loss = self.losses[0]
         if len(self.losses) > 1:
             loss = trial.suggest_categorical("loss", list(self.losses))
@@ -352,7 +352,7 @@ class Space:
             trial.suggest_float("lr", *self.lr, log=True)
 
     def values(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings by dotted key that the parameters of a trial stand for."""
+        """The settings, by dotted key, for the parameters of a trial."""
         loss = params.get("loss", self.losses[0])
         values: dict[str, Any] = {"method.name": loss}
         known = METHODS.find(loss).defaults
@@ -373,7 +373,7 @@ def _is_range(lr: object) -> bool:
 
 
 def _ranges(loss: str) -> dict[str, tuple[float, float, float]]:
-    """Lowest and highest value and the step of each parameter of a loss that is searched."""
+    """Lowest value, highest value and step of each parameter of a loss that is searched."""
     defaults = METHODS.find(loss).defaults
     ranges: dict[str, tuple[float, float, float]] = {}
     if "T" in defaults:
@@ -394,7 +394,8 @@ class CleanRows:
         config: The settings, for the names of columns.
 
     Raises:
-        DataError: If they cannot be read, are none, or have a class that the data has not.
+        DataError: If they cannot be read, there are none, or they have a class that is not in the
+            data.
     """
 
     def __init__(self, path: str | os.PathLike[str], data: Data, config: Config) -> None:
@@ -412,7 +413,7 @@ class CleanRows:
             unknown = [name for name in split.class_names if name not in data.class_names]
             if unknown:
                 raise DataError(
-                    f"{self.path}: has the class {unknown[0]!r}, which {config.data.name} has not"
+                    f"{self.path}: has the class {unknown[0]!r}, which is not in {config.data.name}"
                 )
             number = [data.class_names.index(name) for name in split.class_names]
             inputs.append(split.inputs.content_hash())
@@ -425,14 +426,14 @@ class CleanRows:
         self.digest = hashlib.sha256(listed.encode()).hexdigest()
 
     def accuracy(self, run: Run) -> float:
-        """Accuracy of the weights that ``imae predict`` takes."""
+        """Accuracy of the weights that ``imae predict`` uses."""
         found = predict(run, self.path)
         truth = np.array([self.labels[str(row)] for row in found.row_ids])
         return float((found.labels == truth).mean())
 
 
 def _keys(split: Split) -> NDArray[np.uint64]:
-    """Hashes of the rows; none for files of images, whose hashes hold within one folder only."""
+    """Hashes of the rows; none for image files, whose hashes are valid within one folder only."""
     keys = None if isinstance(split.inputs, ImageFiles) else split.inputs.row_keys()
     return np.zeros(0, np.uint64) if keys is None else keys
 
@@ -449,9 +450,9 @@ class Objective:
         space: What is searched.
         folder: Folder of the search.
         clean: Rows with labels that are right, if there are any.
-        limit: Trials in all.
+        limit: Total number of trials.
         deadline: When to stop, on the clock of ``time.monotonic``.
-        num_validation: Rows of the data's own validation part, if it is what is measured on.
+        num_validation: Rows of the data's own validation part, if accuracy is measured on it.
     """
 
     def __init__(
@@ -526,7 +527,7 @@ class Objective:
 
 
 class _Watch(Display):
-    """Tells optuna how a run goes, and stops it if it falls behind or time is up."""
+    """Reports a run's progress to optuna, and stops it if it falls behind or time is up."""
 
     def __init__(self, trial: "optuna.Trial", deadline: float | None) -> None:
         self._trial, self._deadline = trial, deadline

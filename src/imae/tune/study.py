@@ -1,4 +1,4 @@
-"""The search on disk: a study of optuna that survives its processes, in a file or a database."""
+"""The search on disk: an optuna study that outlives its processes, in a file or a database."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STUDY = "imae"
 _HEARTBEAT_SECONDS = 10
-_STALE_SECONDS = 60  # without a heartbeat, after which another worker takes a trial over
+_STALE_SECONDS = 60  # without a heartbeat, after which another worker takes over a trial
 _ATTEMPTS = 5  # to open a database
 _STARTUP_TRIALS = 8  # drawn at random before the search learns from them
 _ABOUT = "about"  # attribute of a study: what it searches
@@ -31,7 +31,7 @@ FIRST = "first"  # attribute of a trial that is tried again: number of its first
 def open_study(
     url: str, *, name: str, about: Mapping[str, Any], seed: int, warm_up: int, is_shared: bool
 ) -> "Iterator[optuna.Study]":
-    """The study of this name, new or as it was left; the block ends with its connections.
+    """The study of this name, new or existing; its connections are closed after the block.
 
     Args:
         url: Where it is stored, as SQLAlchemy writes it.
@@ -63,7 +63,7 @@ def open_study(
         )
         _check_about(study, about, url)
         if not is_shared:
-            for trial in _left_behind(study):
+            for trial in _interrupted_trials(study):
                 try_again(study, trial)  # first: a process that dies in between finds both
             for trial in trials(study, "RUNNING"):
                 storage.set_trial_state_values(trial._trial_id, state=optuna.trial.TrialState.FAIL)
@@ -86,7 +86,7 @@ def _storage(url: str, *, is_shared: bool) -> "optuna.storages.RDBStorage":
             "heartbeat_stale_trial_callback": try_again,
         }
     for _ in range(_ATTEMPTS):
-        # Of workers that begin together one makes the tables, and the others collide with it.
+        # If workers start together, one creates the tables, and the others collide with it.
         with contextlib.suppress(IntegrityError, ProgrammingError):
             return RDBStorage(url, **options)
         time.sleep(1)
@@ -94,7 +94,7 @@ def _storage(url: str, *, is_shared: bool) -> "optuna.storages.RDBStorage":
 
 
 def _check_about(study: "optuna.Study", about: Mapping[str, Any], url: str) -> None:
-    # As text: numbers and tuples come back from a database as they went in.
+    # As text, so that numbers and tuples compare equal when they are read from a database.
     wanted = {topic: json.dumps(value, sort_keys=True) for topic, value in about.items()}
     before = study.user_attrs.get(_ABOUT)
     if before is None:
@@ -109,7 +109,7 @@ def _check_about(study: "optuna.Study", about: Mapping[str, Any], url: str) -> N
 
 
 def try_again(study: "optuna.Study", trial: "FrozenTrial") -> None:
-    """Puts a trial whose process died, or was stopped, at the head of the queue."""
+    """Puts a trial whose process died or was stopped at the front of the queue."""
     from optuna.trial import TrialState, create_trial
 
     first = trial.user_attrs.get(FIRST, trial.number)
@@ -124,8 +124,8 @@ def try_again(study: "optuna.Study", trial: "FrozenTrial") -> None:
     )
 
 
-def _left_behind(study: "optuna.Study") -> "list[FrozenTrial]":
-    """Trials of processes that died or were stopped, unless they were tried again already."""
+def _interrupted_trials(study: "optuna.Study") -> "list[FrozenTrial]":
+    """Trials of processes that died or were stopped, unless they have been tried again."""
     every = study.get_trials(deepcopy=False)
     stopped = [each for each in every if _was_stopped(each)]
     running = [each for each in every if each.state.name == "RUNNING"]
@@ -145,32 +145,32 @@ def trials(study: "optuna.Study", *states: str) -> "list[FrozenTrial]":
 
 
 def ended(study: "optuna.Study") -> "list[FrozenTrial]":
-    """Trials that ended for good: finished, pruned, or failed by themselves."""
+    """Trials that have ended: finished, pruned, or failed by themselves."""
     every = trials(study, "COMPLETE", "PRUNED", "FAIL")
     return [each for each in every if not _was_stopped(each)]
 
 
 def _was_stopped(trial: "FrozenTrial") -> bool:
-    """Whether its process died or was stopped, so that it says nothing."""
+    """Whether its process died or was stopped, so that it has no result."""
     return trial.state.name == "FAIL" and PROBLEM not in trial.user_attrs
 
 
 def distinct(study: "optuna.Study") -> "list[FrozenTrial]":
-    """Trials that have ended, without those whose settings another one had before."""
+    """Trials that have ended, without those that repeat earlier settings."""
     return [each for each in ended(study) if SAME not in each.user_attrs]
 
 
 def num_before(study: "optuna.Study", number: int) -> int:
-    """How many trials with a smaller number count: those that have ended, and those that run."""
+    """Number of trials with a smaller number that have ended or are running."""
     counted = (*distinct(study), *trials(study, "RUNNING"))
     return sum(each.number < number for each in counted)
 
 
 def _sampler(seed: int) -> Any:
-    """Tree-structured Parzen estimation whose draws follow from the seed and what has ended.
+    """Tree-structured Parzen estimation whose draws follow from the seed and the ended trials.
 
-    So a search that was killed and resumed makes the suggestions of one that was not. Trials of
-    other workers that are still running count too, or two workers would draw the same.
+    So a search that was killed and resumed makes the same suggestions as one that was not. Trials
+    of other workers that are still running count too, or two workers would draw the same.
     """
     from optuna.samplers import BaseSampler, TPESampler
 

@@ -129,7 +129,7 @@ def test_photo_without_a_label(folder: Path) -> None:
 def test_photo_outside_the_folder(folder: Path) -> None:
     path = lists_of(folder) / "noisy_train_key_list.txt"
     path.write_text("images/../../secret.jpg\n")
-    with pytest.raises(DataError, match=r"line 1: .* leads out of the folder"):
+    with pytest.raises(DataError, match=r"line 1: .* is outside the folder"):
         clothing1m(folder)
 
 
@@ -142,7 +142,7 @@ def test_photo_that_appears_twice(folder: Path) -> None:
 
 def test_missing_list(folder: Path) -> None:
     (lists_of(folder) / "clean_val_key_list.txt").unlink()
-    with pytest.raises(DataError, match=r"clean_val_key_list\.txt: there is no such list"):
+    with pytest.raises(DataError, match=r"clean_val_key_list\.txt: no such list"):
         clothing1m(folder)
 
 

@@ -135,7 +135,7 @@ def test_missing_and_misnamed_tables(root: Path) -> None:
 
 def test_name_that_leads_out(root: Path) -> None:
     (info(root) / "train_name.txt").write_text("../../secret.jpg\n" * 6)
-    with pytest.raises(DataError, match="leads out of the folder"):
+    with pytest.raises(DataError, match="is outside the folder"):
         mars(root)
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// A row looked at alone: its picture enlarged, its whole text, all of its columns.
+// One row in a dialog: its picture enlarged, its whole text, all of its columns.
 
 const look = {
   dialog: document.getElementById("look"),

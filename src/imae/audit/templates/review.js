@@ -87,7 +87,7 @@ const words = {
   relabel: one => `→ ${shownName(one.label)}`,
   no_class: () => "no class",
   skip: () => "skipped",
-  flag: () => "set apart",
+  flag: () => "marked",
 };
 
 function shownName(name) {
@@ -137,7 +137,7 @@ const kinds = {
   group: row => row.group >= 0,
 };
 
-// Only of rows of this page is known what was decided about them.
+// Decisions are known only for the rows of this page.
 const decided = {
   open: row => decisions.of(row.id) === undefined,
   decided: row => decisions.of(row.id) !== undefined,
@@ -173,7 +173,7 @@ function applyFilters() {
   if (!shown.includes(current) && shown.length > 0) moveTo(shown[0], { focus: false });
 }
 
-// How many rows the filters leave here and on other pages, with a way to the next of them.
+// How many rows match the filters on this page and on others, with a link to the next page.
 function showMatches(chosen) {
   const isFiltered = Object.entries(chosen).some(([name, value]) => value !== (name === "certainty" ? "0" : ""));
   const mark = isFiltered ? `#${new URLSearchParams(chosen)}` : "";
@@ -218,7 +218,7 @@ function showPair(key) {
   if (shown.length > 0) moveTo(shown[0]);
 }
 
-// Filters that a link from another page asks for.
+// Filters set by a link from another page.
 function takeFilters() {
   for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
     const field = ["pair", "class", "kind", "certainty"].includes(name) ? filters.elements[name] : null;

@@ -1,4 +1,4 @@
-"""Archives and pickles, read in memory without running what they ask for.
+"""Archives and pickles, read in memory without running any code in them.
 
 The official CIFAR archives and label files are pickles. A pickle is a program; this reader first
 refuses every instruction that those files do not need, and then answers the five names they do
@@ -32,7 +32,7 @@ class _Readable(Protocol):
 
 
 class _Bounded:
-    """A stream that refuses to give more than a number of bytes, so a bomb cannot go off."""
+    """A stream that refuses to return more than a number of bytes, against decompression bombs."""
 
     def __init__(self, stream: _Readable, limit: int) -> None:
         self._stream = stream
@@ -129,15 +129,15 @@ _TYPES = {"u1": np.uint8, "i4": np.int32, "i8": np.int64}
 def unpickle(data: bytes, *, source: str, skip: int = 0) -> Any:
     """The value of a pickle made of dictionaries, lists, strings, integers and integer arrays.
 
-    Strings of Python 2 come as bytes.
+    Strings of Python 2 are returned as bytes.
 
     Args:
         data: The pickle; several may follow each other.
         source: File name for messages.
-        skip: Number of pickles to pass over first.
+        skip: Number of pickles to skip first.
 
     Raises:
-        DataError: If the pickle is damaged or asks for anything else.
+        DataError: If the pickle is damaged or contains anything else.
 
     Examples:
         >>> unpickle(pickle.dumps({"labels": [3, 8]}, protocol=2), source="batch")
@@ -161,12 +161,12 @@ def unpickle(data: bytes, *, source: str, skip: int = 0) -> Any:
 
 
 def _scan(file: io.BytesIO) -> None:
-    """Refuses a pickle by its instructions, before any of them is carried out."""
+    """Checks the instructions of a pickle before any of them is executed."""
     tuples = 0
     for opcode, argument, position in pickletools.genops(file):
         if opcode.name not in _INSTRUCTIONS:
             raise pickle.UnpicklingError(f"instruction {opcode.name}")
-        # The unpickler makes room for every number below a memo number.
+        # The unpickler allocates an entry for every number below a memo number.
         if (
             opcode.name == "LONG_BINPUT"
             and isinstance(argument, int)
@@ -201,7 +201,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _StandIn:
-    """What a pickle gets instead of a global: it can be called, and not be changed."""
+    """What a pickle gets instead of a global: it can be called, but not changed."""
 
     __slots__ = ("_make",)
 
@@ -216,7 +216,7 @@ class _StandIn:
 
 
 class _Type:
-    """Stands for ``numpy.dtype``; knows the few types that label files use."""
+    """Replaces ``numpy.dtype``; knows the few types that label files use."""
 
     __slots__ = ("code",)
 
@@ -233,7 +233,7 @@ class _Type:
 
 
 class _Array:
-    """Stands for an array while it is being rebuilt."""
+    """Replaces an array while it is being rebuilt."""
 
     __slots__ = ("value",)
 

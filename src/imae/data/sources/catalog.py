@@ -1,4 +1,4 @@
-"""The named data sets: what is known of each, fetching and verifying them."""
+"""The named data sets: a record of each, fetching and verifying them."""
 
 import contextlib
 import os
@@ -36,10 +36,10 @@ class NamedSet:
         num_classes: Number of classes.
         build: Makes the data; takes the keywords in ``defaults``.
         locate: Where the set is below a root, or None.
-        verify: Digests of what is there; raises if it is not the published set.
+        verify: Digests of the set on disk; raises if it is not the published one.
         defaults: Keywords of ``build`` with their usual values.
         origins: Where it can be fetched from, in the order to try; none if by hand only.
-        by_hand: What to do where there is no origin.
+        by_hand: How to get it where there is no origin.
         needs: Names of sets to fetch first.
         has_hashes: Whether hashes are published; if not, ``verify`` only finds missing files.
     """
@@ -225,9 +225,9 @@ def named_set(name: str) -> NamedSet:
 
 
 def fetch(name: str, root: str | os.PathLike[str] | None = None) -> Path:
-    """Puts a named set below ``root``, unless it is there, and returns where it is.
+    """Downloads a named set below ``root``, unless it is already there, and returns its path.
 
-    Origins are tried in order until one gives the published set. Files that are not the
+    Origins are tried in order until one has the published set. Files that are not the
     published ones are removed. If all fail, an incomplete download is kept and the next call
     resumes it.
 
@@ -238,7 +238,7 @@ def fetch(name: str, root: str | os.PathLike[str] | None = None) -> Path:
     Raises:
         ArgumentError: If no set has this name.
         DataError: If no origin has the set, with the reason of each; if the set has to be
-            downloaded by hand; or if what is there already is not the published set.
+            downloaded by hand; or if existing files are not the published set.
 
     Examples:
         >>> fetch("digits").name
@@ -252,7 +252,7 @@ def fetch(name: str, root: str | os.PathLike[str] | None = None) -> Path:
 
 
 def verify(name: str, root: str | os.PathLike[str] | None = None) -> dict[str, str]:
-    """SHA-256 of each decoded array of a named set; each is the published one, if there is one.
+    """SHA-256 of each decoded array of a named set, checked against the published one if any.
 
     Args:
         name: Name of the set.
@@ -260,7 +260,7 @@ def verify(name: str, root: str | os.PathLike[str] | None = None) -> dict[str, s
 
     Raises:
         ArgumentError: If no set has this name.
-        DataError: If the set is not there, is damaged, or is not the published one.
+        DataError: If the set is missing, is damaged, or is not the published one.
 
     Examples:
         >>> sorted(verify("digits"))

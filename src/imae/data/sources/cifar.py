@@ -32,7 +32,7 @@ def cifar10(root: str | os.PathLike[str] | None = None) -> Data:
         root: Folder of the data sets, or None for the default one.
 
     Raises:
-        DataError: If the set is not there, or not the published one.
+        DataError: If the set is missing, or not the published one.
 
     Reference:
         Krizhevsky, "Learning multiple layers of features from tiny images", technical report,
@@ -51,7 +51,7 @@ def cifar100(root: str | os.PathLike[str] | None = None, variant: str = "fine") 
 
     Raises:
         ArgumentError: If the variant is unknown.
-        DataError: If the set is not there, or not the published one.
+        DataError: If the set is missing, or not the published one.
 
     Reference:
         Krizhevsky, "Learning multiple layers of features from tiny images", technical report,

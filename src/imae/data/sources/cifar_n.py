@@ -1,4 +1,4 @@
-"""CIFAR-10N and CIFAR-100N: the CIFAR training images under labels that people gave.
+"""CIFAR-10N and CIFAR-100N: the CIFAR training images with labels given by people.
 
 The labels are licensed CC BY-NC 4.0 and are not part of this package.
 """
@@ -31,7 +31,7 @@ _TORCH_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 
 @dataclass(frozen=True)
 class HumanLabels:
-    """Labels that people gave to the training images of a set.
+    """Labels given by people to the training images of a set.
 
     Args:
         name: Name of the labelled set.
@@ -48,14 +48,14 @@ class HumanLabels:
     digests: Mapping[str, str]
 
     def locate(self, root: Path) -> Path | None:
-        """The label file, if both it and the images are there."""
+        """The label file, if both it and the images exist."""
         return None if self.images.locate(root) is None else self._file(root)
 
     def read(self, root: Path) -> dict[str, NDArray[np.uint8]]:
         """Labels by name, each of shape (N,), checked against the published digests.
 
         Raises:
-            DataError: If the label file is not there, or not the published one.
+            DataError: If the label file is missing, or not the published one.
         """
         path = self._file(root)
         if path is None:
@@ -77,20 +77,20 @@ class HumanLabels:
         """The digest of each array of images and labels; each is the published one.
 
         Raises:
-            DataError: If images or labels are not there, or not the published ones.
+            DataError: If images or labels are missing, or not the published ones.
         """
         found = self.images.verify(root)
         return {**found, **{name: self.digests[name] for name in self.read(root)}}
 
     def data(self, root: str | os.PathLike[str] | None, *, given: str) -> Data:
-        """The images under the labels ``given``, with the true ones as clean labels.
+        """The images with the labels ``given``, and the true ones as clean labels.
 
         Args:
             root: Folder of the data sets, or None for the default one.
             given: Name of the array of given labels.
 
         Raises:
-            DataError: If a file is not there, or the labels belong to other images.
+            DataError: If a file is missing, or the labels belong to other images.
         """
         folder = data_root(root)
         columns = self.read(folder)
@@ -116,7 +116,7 @@ class HumanLabels:
 
 
 def cifar10n(root: str | os.PathLike[str] | None = None, variant: str = "worst") -> Data:
-    """CIFAR-10 under human labels; the true labels are its clean labels, the test rows are clean.
+    """CIFAR-10 with human labels; the true labels are its clean labels, the test rows are clean.
 
     Args:
         root: Folder of the data sets, or None for the default one.
@@ -125,7 +125,7 @@ def cifar10n(root: str | os.PathLike[str] | None = None, variant: str = "worst")
 
     Raises:
         ArgumentError: If the variant is unknown.
-        DataError: If images or labels are not there, or not the published ones.
+        DataError: If images or labels are missing, or not the published ones.
 
     Reference:
         Wei et al., "Learning with noisy labels revisited: a study using real-world human
@@ -137,7 +137,7 @@ def cifar10n(root: str | os.PathLike[str] | None = None, variant: str = "worst")
 
 
 def cifar100n(root: str | os.PathLike[str] | None = None, variant: str = "fine") -> Data:
-    """CIFAR-100 under human labels; the true labels are its clean labels, the test rows are clean.
+    """CIFAR-100 with human labels; the true labels are its clean labels, the test rows are clean.
 
     Args:
         root: Folder of the data sets, or None for the default one.
@@ -146,7 +146,7 @@ def cifar100n(root: str | os.PathLike[str] | None = None, variant: str = "fine")
 
     Raises:
         ArgumentError: If the variant is unknown.
-        DataError: If images or labels are not there, or not the published ones.
+        DataError: If images or labels are missing, or not the published ones.
 
     Reference:
         Wei et al., "Learning with noisy labels revisited: a study using real-world human
@@ -161,7 +161,7 @@ def cifar100n(root: str | os.PathLike[str] | None = None, variant: str = "fine")
 
 
 def _in_superclasses(split: Split) -> Split:
-    """The rows under the superclasses of their labels; people chose among the 100 classes."""
+    """The rows with the superclasses of their labels; people chose among the 100 classes."""
     superclasses = np.array(CIFAR100_COARSE_OF_FINE, np.int64)
     clean = split.clean_labels
     return replace(

@@ -1,4 +1,4 @@
-"""The digits of scikit-learn, the set that is always there; MNIST and Fashion-MNIST."""
+"""The digits of scikit-learn, which need no download; MNIST and Fashion-MNIST."""
 
 import importlib.util
 import math
@@ -24,8 +24,8 @@ _DIGESTS = {
 def digits(root: str | os.PathLike[str] | None = None) -> Data:  # noqa: ARG001
     """Handwritten digits, 1,797 images of 8 x 8, 10 classes.
 
-    Every fifth image of each class, in the order of the file, is a test row; the split is the
-    same everywhere and always. The 17 grey levels are spread over 0 to 255.
+    Every fifth image of each class, in the order of the file, is a test row; the split is
+    always the same. The 17 grey levels are spread over 0 to 255.
 
     Args:
         root: Not used: the images come with scikit-learn.
@@ -86,7 +86,7 @@ def read_idx(data: bytes, *, source: str) -> NDArray[np.uint8]:
     """The array in an IDX file of bytes: two zeros, type, number of dimensions, sizes, values.
 
     Raises:
-        DataError: If the header is not one, or the sizes do not fit the length.
+        DataError: If the header is invalid, or the sizes do not fit the length.
 
     Examples:
         >>> read_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]), source="labels")
@@ -119,7 +119,7 @@ def mnist(root: str | os.PathLike[str] | None = None) -> Data:
         root: Folder of the data sets, or None for the default one.
 
     Raises:
-        DataError: If the set is not there, or not the published one.
+        DataError: If the set is missing, or not the published one.
 
     Reference:
         LeCun et al., "Gradient-based learning applied to document recognition", Proceedings of
@@ -135,7 +135,7 @@ def fashion_mnist(root: str | os.PathLike[str] | None = None) -> Data:
         root: Folder of the data sets, or None for the default one.
 
     Raises:
-        DataError: If the set is not there, or not the published one.
+        DataError: If the set is missing, or not the published one.
 
     Reference:
         Xiao, Rasul and Vollgraf, "Fashion-MNIST: a novel image dataset for benchmarking machine

@@ -1,4 +1,4 @@
-"""Where data sets lie; files from the web: resumed, checked by hash, whole or not at all."""
+"""Where data sets are stored; downloads that are resumed, checked by hash and atomic."""
 
 import contextlib
 import hashlib
@@ -36,12 +36,12 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
 
 
 def places(name: str, root: Path) -> tuple[Path, ...]:
-    """Folders in which the files of a set may lie: one of its own in ``root``, or ``root``."""
+    """Folders in which the files of a set may be: one of its own in ``root``, or ``root``."""
     return (root / name, root)
 
 
 class Origin(ABC):
-    """One place that the files of a set can be had from."""
+    """A source from which the files of a set can be downloaded."""
 
     @property
     @abstractmethod
@@ -50,10 +50,10 @@ class Origin(ABC):
 
     @abstractmethod
     def fetch(self, folder: Path) -> tuple[Path, ...]:
-        """Puts the files into ``folder``, each whole or not at all, and returns their paths.
+        """Puts the files into ``folder``, each completely or not at all, and returns their paths.
 
         Raises:
-            DataError: If they cannot be had, or are not the published ones.
+            DataError: If they are not available, or not the published ones.
             OSError: If the network or the disk fails.
         """
 
@@ -65,7 +65,7 @@ class PackageOrigin(Origin):
 
     Args:
         package: Name of the package.
-        module: Module that has to be there.
+        module: Module that must be installed.
     """
 
     package: str
@@ -77,7 +77,7 @@ class PackageOrigin(Origin):
         return self.package
 
     def fetch(self, folder: Path) -> tuple[Path, ...]:  # noqa: ARG002
-        """Nothing, if the package is installed.
+        """Does nothing, if the package is installed.
 
         Raises:
             MissingExtraError: If it is not.
@@ -94,8 +94,8 @@ def byte_progress(label: str, *, done: int, total: int | None) -> Iterator[Calla
 
     Args:
         label: What is being fetched.
-        done: Bytes that were there before.
-        total: Bytes in all, or None if unknown.
+        done: Bytes already downloaded.
+        total: Total number of bytes, or None if unknown.
     """
     if importlib.util.find_spec("rich") is None:
         yield lambda _: None
@@ -122,8 +122,8 @@ class RemoteFile:
 
     Args:
         url: Its address.
-        max_bytes: Its size, or an upper limit where that is not published.
-        sha256: Its published hash, or None where there is none; what the file decodes to is
+        max_bytes: Its size, or an upper limit if the size is not published.
+        sha256: Its published hash, or None if there is none; the decoded arrays are
             checked against a published hash in either case.
     """
 
@@ -154,12 +154,12 @@ class WebOrigin(Origin):
         return self.files[0].url.split("/")[2]
 
     def fetch(self, folder: Path) -> tuple[Path, ...]:
-        """Downloads the files; one that is there with the right hash is not downloaded again."""
+        """Downloads the files, except those that already exist with the right hash."""
         return tuple(download(file, folder) for file in self.files)
 
 
 def download(file: RemoteFile, folder: Path) -> Path:
-    """The path of the downloaded file in ``folder``.
+    """Downloads a file into ``folder`` and returns its path.
 
     Raises:
         DataError: If the address has no such file, the download keeps breaking off, or the file
@@ -181,7 +181,7 @@ def download(file: RemoteFile, folder: Path) -> Path:
     if problem:
         part.unlink()
         raise DataError(f"{file.url}: {problem}")
-    # The whole file goes through a part that outlives a crash, so that it can be resumed.
+    # The download is written to a .part file that survives a crash, so that it can be resumed.
     with part.open("rb") as finished:
         os.fsync(finished.fileno())
     os.replace(part, target)
@@ -189,7 +189,7 @@ def download(file: RemoteFile, folder: Path) -> Path:
 
 
 def _complete(file: RemoteFile, part: Path) -> None:
-    """Appends to the part until the server has sent all."""
+    """Appends to the part until the server has sent everything."""
     reason = ""
     for _ in range(_ATTEMPTS):
         try:
@@ -210,7 +210,7 @@ def _complete(file: RemoteFile, part: Path) -> None:
         ) as error:
             reason = str(getattr(error, "reason", "") or error) or type(error).__name__
             if not part.exists():
-                break  # nothing came at all: another attempt has no better chance
+                break  # nothing was received: another attempt has no better chance
     if not part.exists():
         raise DataError(f"{file.url}: cannot be reached ({reason})")
     raise DataError(
@@ -238,7 +238,7 @@ def _append(file: RemoteFile, part: Path) -> None:
 
 
 def _continues(response: http.client.HTTPResponse, start: int) -> bool:
-    """Whether the server sends the rest; one that cannot sends the file from its beginning."""
+    """Whether the server sends the rest; one that cannot resume sends the file from the start."""
     match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     return response.status == 206 and match is not None and int(match[1]) == start
 

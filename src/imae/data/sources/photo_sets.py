@@ -41,7 +41,7 @@ _SUBFOLDERS = ("", "annotations")
 def clothing1m(root: str | os.PathLike[str] | None = None, variant: str = "noisy") -> Data:
     """Clothing1M: a million photos with noisy labels, clean validation and test rows, 14 classes.
 
-    Photos are decoded when a batch asks for them.
+    Photos are decoded when a batch needs them.
 
     Args:
         root: Folder of the data sets, or None for the default one.
@@ -51,7 +51,7 @@ def clothing1m(root: str | os.PathLike[str] | None = None, variant: str = "noisy
 
     Raises:
         ArgumentError: If the variant is unknown.
-        DataError: If the set is not there, or a list and a label file do not fit.
+        DataError: If the set is missing, or a list and a label file do not match.
 
     Reference:
         Xiao et al., "Learning from massive noisy labeled data for image classification", CVPR
@@ -77,7 +77,7 @@ def clothing1m(root: str | os.PathLike[str] | None = None, variant: str = "noisy
 
 
 def locate_clothing1m(root: Path) -> Path | None:
-    """The folder of the set, if its lists are there."""
+    """The folder of the set, if its lists exist."""
     for folder in places("clothing1m", root):
         if any((folder / sub / "noisy_train_key_list.txt").is_file() for sub in _SUBFOLDERS):
             return folder
@@ -85,12 +85,12 @@ def locate_clothing1m(root: Path) -> Path | None:
 
 
 def verify_clothing1m(root: Path) -> dict[str, str]:
-    """The SHA-256 of names and labels of each part, when every named photo is there.
+    """The SHA-256 of names and labels of each part, if every named photo exists.
 
     No official hash is published, so this finds missing files, not changed ones.
 
     Raises:
-        DataError: If the set is not there, a list does not fit, or a photo is missing.
+        DataError: If the set is missing, a list does not fit, or a photo is missing.
     """
     data = clothing1m(root)
     found = {}
@@ -182,14 +182,14 @@ _NUMBERS = dict(zip((*range(1, 8), 9, 12, 13), "bBhHiIfdqQ", strict=True))
 def mars(root: str | os.PathLike[str] | None = None) -> Data:
     """MARS, frames for training: 509,914 images of 625 people, who are the classes.
 
-    The people of the test part are others, so there are no test rows; retrieval on them goes
-    through ``mars_tracklets``.
+    The test part shows other people, so there are no test rows; use ``mars_tracklets`` for
+    retrieval on it.
 
     Args:
         root: Folder of the data sets, or None for the default one.
 
     Raises:
-        DataError: If the set is not there, or a table and a list do not fit.
+        DataError: If the set is missing, or a table and a list do not match.
 
     Reference:
         Zheng et al., "MARS: a video benchmark for large-scale person re-identification", ECCV
@@ -217,7 +217,7 @@ def mars_tracklets(root: str | os.PathLike[str] | None = None) -> Tracklets:
         root: Folder of the data sets, or None for the default one.
 
     Raises:
-        DataError: If the set is not there, or a table and a list do not fit.
+        DataError: If the set is missing, or a table and a list do not match.
     """
     folder = _mars_folder(data_root(root))
     names, table = _part(folder, "test")
@@ -238,7 +238,7 @@ def mars_tracklets(root: str | os.PathLike[str] | None = None) -> Tracklets:
 
 
 def locate_mars(root: Path) -> Path | None:
-    """The folder of the set, if its track tables are there."""
+    """The folder of the set, if its track tables exist."""
     for folder in places("mars", root):
         if (folder / "info" / "tracks_train_info.mat").is_file():
             return folder
@@ -246,12 +246,12 @@ def locate_mars(root: Path) -> Path | None:
 
 
 def verify_mars(root: Path) -> dict[str, str]:
-    """The SHA-256 of the names of the frames of each part, when every frame is there.
+    """The SHA-256 of the names of the frames of each part, if every frame exists.
 
     No official hash is published, so this finds missing files, not changed ones.
 
     Raises:
-        DataError: If the set is not there, a table does not fit, or a frame is missing.
+        DataError: If the set is missing, a table does not fit, or a frame is missing.
     """
     folder = _mars_folder(root)
     mars(root)
@@ -325,8 +325,8 @@ def _matrix(path: Path, name: str) -> NDArray[np.int64]:
 def read_mat(path: Path) -> dict[str, NDArray[np.int64]]:
     """Tables of whole numbers by variable name, from a MATLAB file of version 5 to 7.
 
-    Other variables are left out. Not scipy's reader: it ends the process on a file whose bytes 192
-    or 193 have changed (scipy 1.17), and does not bound what a compressed file unpacks to.
+    Other variables are left out. scipy's reader is not used: it ends the process on a file whose
+    bytes 192 or 193 have changed (scipy 1.17), and does not limit what a file unpacks to.
 
     Args:
         path: The file.
@@ -361,7 +361,7 @@ def _elements(data: bytes) -> list[tuple[int, bytes]]:
             kind, size, start, following = kind & 0xFFFF, kind >> 16, at + 4, at + 8
         else:
             start = at + 8
-            # Only compressed elements are not filled up to a multiple of eight bytes.
+            # Only compressed elements are not padded to a multiple of eight bytes.
             following = start + size + (0 if kind == _COMPRESSED else -size % 8)
         if start + size > len(data):
             raise ValueError(f"an element of {size} bytes reaches past the end")

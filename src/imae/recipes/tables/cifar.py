@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: the paper's tables, the 8-layer CNN, labels that people gave."""
+"""CIFAR-10 and CIFAR-100: the paper's tables, the 8-layer CNN, labels given by people."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,8 @@ _FEATURES_ASYMMETRIC_RATES = (40,)
 def analysis_cells(budget: str) -> tuple[Cell, ...]:
     """Each network, noise rate and loss; ResNet-20 at 40% with every method.
 
-    Features have no such network: there, every method under more kinds and rates of noise.
+    The budget ``features`` has no such network: there it is every method with more kinds and rates
+    of noise.
     """
     if budget == "features":
         return budgeted(budget, _features_cells(), short={})
@@ -80,7 +81,7 @@ def _analysis_cell(network: str, rate: int, loss: str) -> Cell:
 
 
 def _trimmed_with_imae(cell: Cell) -> Cell:
-    """Trimming with IMAE in place of CCE, which the paper names as its plan.
+    """Trimming with IMAE in place of CCE, which the paper plans in its conclusion.
 
     The stable form, with the longer warm-up that IMAE needs because it learns later than CCE.
     """
@@ -314,17 +315,17 @@ CIFAR100_SYMMETRIC = Recipe(
     name="cifar100_symmetric",
     cells=symmetric_cells,
     notes=(
-        "`from SL` and `from D2L` are numbers that the paper takes over from those publications, "
-        "trained there under other settings. The paper does not say whether its own numbers are "
-        "best or final. By the logs published with the authors' code all but one (CCE without "
-        "noise) are the best of 30 evaluations on the test rows, and are shown as such. Nor does "
-        "it print T, which on CIFAR-10 it does not tune from case to case: here it is that of "
-        "those logs, 6, 8, 8 and 2 from clean labels to 60%. "
+        "`from SL` and `from D2L` are numbers that the paper quotes from those publications, "
+        "trained there with other settings. The paper does not say whether its own numbers are "
+        "best or final. According to the logs published with the authors' code all but one (CCE "
+        "without noise) are the best of 30 evaluations on the test rows, and are shown as such. "
+        "Nor does it print T, which on CIFAR-10 it does not tune from case to case: here it is "
+        "that of those logs, 6, 8, 8 and 2 from clean labels to 60%. "
         "Steps, schedule and batches are those of the publication that the paper says it follows; "
-        "the logs are of 30,000 steps of 256 rows, with the rate divided at 15,000 and 22,000, in "
+        "the logs have 30,000 steps of 256 rows, with the rate divided at 15,000 and 22,000, in "
         "batches of 32 classes with 8 rows each by given label: `--set data.balanced=8 --set "
         "train.batch_size=256`. `unpublished` is a comment in the source of the paper's table; it "
-        "says lambda = 2 and no beta, for which 8 is taken here, the default."
+        "gives lambda = 2 and no beta, which is 8 here, the default."
     ),
 )
 
@@ -333,9 +334,9 @@ CIFAR100_ASYMMETRIC = Recipe(
     name="cifar100_asymmetric",
     cells=asymmetric_cells,
     notes=(
-        "`from SL` is a number that the paper takes over from that publication. The paper does not "
+        "`from SL` is a number that the paper quotes from that publication. The paper does not "
         "say whether its numbers are best or final: they are shown beside the final ones, though "
-        "those of the symmetric table are best ones. Nor does it print T: it is 8. The row that it "
-        "calls Bootstrap is taken for the hard kind, which the symmetric table names."
+        "those of the symmetric table are the best. Nor does it print T: it is 8 here. The row "
+        "called Bootstrap is assumed to be the hard kind, which the symmetric table names."
     ),
 )

@@ -84,7 +84,7 @@ def _scaled_cell(rate: int, factor: float) -> Cell:
 
 
 def choose_t(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Writes which T each way of choosing it takes, and which one the test rows would."""
+    """Writes which T each way of choosing it selects, and which one the test rows would."""
     lines = [
         "| Noise | Loss | T chosen by accuracy on | T | its final test accuracy "
         "| best final test accuracy of any T | at T |",
@@ -128,10 +128,10 @@ T_ABLATION = Recipe(
     measures=("best", "final", "train", "intact", "noisy", "clean", "held_out"),
     notes=(
         "The paper shows these as curves without printed numbers. It chooses T by the accuracy on "
-        "the training rows under their true labels, which nobody has who needs to; at the short "
-        "budget, or with `--set data.hold_out=0.1`, a tenth of the rows is held out and T is "
+        "the training rows with their true labels, which nobody has who needs to choose T; at the "
+        "short budget, or with `--set data.hold_out=0.1`, a tenth of the rows is held out and T is "
         "chosen on their given labels too. MAE times a constant is the linear scaling that the "
-        "paper has tried without success. `unpublished` numbers are comments in the source of the "
+        "paper tried without success. `unpublished` numbers are comments in the source of the "
         "paper's CIFAR-10 table, which the paper does not print; those of T = 4 at 40% are equal "
         "for both networks, digit by digit, so one of the two is a copy."
     ),
@@ -221,7 +221,7 @@ _BASELINES = ("cce", "mae", "gce", "sl", "label_smoothing", "bootstrap_soft", "b
 _METHOD = "imae_capped"
 _STUDIED_T: tuple[float | str, ...] = (2.0, 4.0, 8.0, 16.0, "auto")
 _CAPS = (0.5, 0.75, 0.9)
-_DEFAULT = "Tauto-cap0.75-chance"  # what the method does if nothing is set
+_DEFAULT = "Tauto-cap0.75-chance"  # the default of the method
 
 # Name: heading, data, options of the data, noise, part of the labels that is wrong.
 _SETTINGS: Mapping[str, tuple[str, str, Settings, str | None, float]] = {
@@ -249,7 +249,7 @@ _PIXELS: Mapping[str, Settings] = {
     ),
     "fashion_mnist": merged(FEATURES, {"data": {"features": None, "augment": False}}),
 }
-# Other learning rates and another optimiser than the FEATURES' nesterov at 0.05.
+# Other learning rates and another optimiser; FEATURES has nesterov at 0.05.
 _OPTIMISERS: Mapping[str, tuple[str, Settings]] = {
     "lr0.01": ("SGD 0.01", {"lr": 0.01}),
     "": ("SGD 0.05", {}),
@@ -416,7 +416,7 @@ def _final_table(
 
 
 def _verdict(found: _Found, form: str) -> list[str]:
-    """In how many settings a form is best, and by how much it falls short elsewhere."""
+    """In how many settings a form is best, and how far it is behind in the others."""
     gaps = {}
     for name, (heading, *_) in _SETTINGS.items():
         others = [each for loss in _BASELINES if (each := found.of(name, loss)) is not None]
@@ -436,7 +436,7 @@ def _verdict(found: _Found, form: str) -> list[str]:
 
 
 def _auto_table(found: _Found) -> list[str]:
-    """T from the training beside the best fixed T in hindsight, both at the default cap."""
+    """T chosen in training beside the best fixed T in hindsight, both at the default cap."""
     lines, gaps = [], []
     for name, (heading, *_) in _SETTINGS.items():
         auto = found.of(name, _METHOD, _DEFAULT)

@@ -37,7 +37,7 @@ def draw_weights(out: Path, name: str, title: str, chosen: dict[str, Curve]) -> 
 
 def draw_values(out: Path, name: str, chosen: dict[str, Curve]) -> list[Path]:
     """Draws the losses themselves, each counted from p = 1/2."""
-    # Every value is shown from p = 1/2 on, as IMAE's has no other anchor.
+    # Every value is counted from p = 1/2, the only anchor that IMAE's has.
     p = torch.linspace(0.005, 0.995, 397, dtype=torch.float64)
     zero = torch.zeros(1, dtype=torch.float64)
     lines = {
@@ -115,7 +115,7 @@ _SUMMARISED = ("cce", "mae", "imae-8")
 _PLACES = (0.01, 0.1, 0.5, 0.9, 0.99)  # probabilities of the given label
 
 
-_OTHER = 0.25  # share of the first of two other classes in what the label leaves
+_OTHER = 0.25  # share of the first of two other classes in the remaining probability
 _COLUMNS = (
     "dL/dp_y",
     "dL/dp_j",
@@ -131,13 +131,13 @@ _COLUMNS = (
 def gradients(curve: Curve, p: float) -> tuple[float, ...]:
     """The columns of the paper's summary by autograd, for three classes; y is the first.
 
-    The label has the probability p, class j a quarter of the rest, and the third class what is
-    left: dL/dp_y, dL/dp_j, dp_y/dz_y, dp_y/dz_j, dL/dz_y, dL/dz_j, the sum of dL/dz over both
-    other classes, and the L1 norm of dL/dz.
+    The label has the probability p, class j a quarter of the rest, and the third class the
+    remainder. The columns are dL/dp_y, dL/dp_j, dp_y/dz_y, dp_y/dz_j, dL/dz_y, dL/dz_j, the sum of
+    dL/dz over both other classes, and the L1 norm of dL/dz.
     """
     start = torch.tensor([p, _OTHER * (1 - p), (1 - _OTHER) * (1 - p)], dtype=torch.float64)
     probabilities = start.clone().requires_grad_(True)
-    # A loss that sees the softmax only through p_y: of the others it knows nothing.
+    # The loss sees the softmax only through p_y and does not depend on the others.
     value = curve.value(torch.logit(probabilities[0]))
     (by_p,) = torch.autograd.grad(value, probabilities)
     logits = start.log().requires_grad_(True)
@@ -154,7 +154,7 @@ def gradients(curve: Curve, p: float) -> tuple[float, ...]:
 
 
 def printed(name: str, p: float, T: float = 8.0) -> tuple[float, ...]:
-    """The same by the formulas that the paper's summary prints."""
+    """The same columns by the formulas in the paper's summary."""
     other = _OTHER * (1 - p)
     weight = {"cce": 2 * (1 - p), "mae": 4 * p * (1 - p), "imae-8": math.exp(T * p * (1 - p))}[name]
     by_p = {"cce": -1 / p, "mae": -2.0, "imae-8": weight / (2 * p * (p - 1))}[name]
@@ -241,7 +241,7 @@ def abnormal_cells(budget: str) -> tuple[Cell, ...]:
 def draw_abnormal(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     """Draws the rows that the network disbelieves most, and says how many are really wrong.
 
-    A run folder without its rows, as one that was stored without them, gives nothing, and one whose
+    For a run folder that was stored without its rows nothing is written, and for one whose
     images are not on this machine no picture.
     """
     runs = [run for outcome in outcomes for run in outcome.runs]

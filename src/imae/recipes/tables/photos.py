@@ -59,7 +59,7 @@ _CLOTHING_SETTINGS: Settings = {
     "machine": {"channels_last": True},
 }
 
-# Ours, from what the names of the classes mean; not the structure of the authors of Masking.
+# Our own groups, from the names of the classes; not the structure of the authors of Masking.
 _ALIKE = (
     ("T-Shirt", "Shirt", "Chiffon", "Dress", "Vest", "Underwear"),
     ("Knitwear", "Sweater", "Hoodie", "Shawl"),
@@ -95,15 +95,17 @@ CLOTHING1M = Recipe(
     name="clothing1m",
     cells=clothing_cells,
     notes=(
-        "Masking may mistake classes only within three groups that were drawn up for this recipe: "
+        "Masking may mistake classes only within three groups that were made for this recipe: "
         f"{'; '.join(', '.join(group) for group in _ALIKE)}. `from X` is a number that "
-        "the paper takes over from X. The paper does not say whether its own numbers are best or "
-        "final: they are shown beside the final ones. Nor does it print T for this set: it is 8."
+        "the paper quotes from X. The paper does not say whether its own numbers are best or "
+        "final: they are shown beside the final ones. Nor does it print T for this set: it is 8 "
+        "here."
     ),
     budget_notes={
         "short": (
-            "Not ResNet-50, but a small network on frozen features of EfficientNet-Lite0, for two "
-            "processor cores cannot train ResNet-50: the paper's numbers are of another network."
+            "Not ResNet-50, but a small network on frozen features of EfficientNet-Lite0, because "
+            "two processor cores cannot train ResNet-50: the paper's numbers are for another "
+            "network."
         ),
     },
     must_set={"paper": ("model.init",)},
@@ -111,7 +113,7 @@ CLOTHING1M = Recipe(
 
 
 _PHOTOS_RATE = 0.4
-# Some 3,000 photos: as many epochs as CCE needs to memorise the wrong labels.
+# About 3,000 photos: as many epochs as CCE needs to memorise the wrong labels.
 _PHOTOS: Settings = merged(FEATURES, {"train": {"epochs": 40}})
 
 
@@ -212,8 +214,8 @@ def unseen_cells(budget: str) -> tuple[Cell, ...]:
 def write_retrieval(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     """Writes the table of retrieval, the paper's numbers beside the measured ones.
 
-    Runs that were not measured yet are, and keep the result in their folder. Runs without their
-    weights, or whose data is not on this machine, are left out.
+    Runs that were not measured yet are measured, and the result is saved in their folder. Runs
+    without their weights, or whose data is not on this machine, are left out.
     """
     rows = []
     has_paper = any(_paper(outcome, name) for outcome in outcomes for name in RETRIEVAL)
@@ -257,7 +259,7 @@ def _shown(summary: Summary | None) -> str:
 
 
 def _measured(run: Path) -> dict[str, float] | None:
-    """The measures of a run in percent, or None where they are not stored and cannot be taken."""
+    """The measures of a run in percent, or None if they are not stored and cannot be measured."""
     from imae.train import Run, evaluate_retrieval
     from imae.train.measure import STORED, store_retrieval
 
