@@ -187,7 +187,7 @@ class AutoT(nn.Module):
         kept = min(1 - 1 / steps, _DECAY)
         part = (1 - kept) / number
         means = [kept * old + part * new for old, new in zip(means, parts, strict=True)]
-        now = _rule(*means, chance)
+        now = _rule(means, chance)
         is_remembered = steps > _WARM_UP_STEPS + 1
         return Step(max(T, now) if is_remembered else now, means, steps)
 
@@ -248,10 +248,9 @@ class AutoT(nn.Module):
         return f"cap={self.cap}"
 
 
-def _rule(
-    agreement: float, sure_against: float, sure_with: float, low: float, chance: float
-) -> float:
+def _rule(means: Sequence[float], chance: float) -> float:
     """``AutoT._rule`` for numbers."""
+    agreement, sure_against, sure_with, low = means
     difference = 1 - agreement
     against = max(sure_against, 0.0) / (difference + _PRIOR_ROWS)
     agreeing = max(sure_with, 0.0) / (agreement + _PRIOR_ROWS)
