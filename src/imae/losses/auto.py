@@ -18,6 +18,8 @@ _LARGEST_T = 20.0
 # Running means over about this many steps; over all of them before.
 _DECAY = 0.98
 _WARM_UP_STEPS = 20
+# Steps whose plain mean varies as much as a running mean.
+_STEPS_IN_MEANS = 99
 # Agreement this much above chance counts in full.
 _FULL_AGREEMENT = 0.05
 # Keeps the mean over a few rows, and over none, from being one of noise.
@@ -46,7 +48,8 @@ class AutoT(nn.Module):
         r   = min(1, s / s_a)
         g   = (a - 1/C) / (1 - 1/C) / 0.05, within [0, 1]
         u   = C / floor(C/2) times how often the label is in the less likely half of the classes
-        l   = ((a - u/C) / (1 - u) - 0.4) / 0.3, within [0, 1]; 1 for two classes
+        e   = 1 / (2 sqrt(N)), the largest standard error of a share of the N rows in the means
+        l   = ((a - u/C - e) / (1 - u + 2 e) - 0.4) / 0.3, within [0, 1]; 1 for two classes
         T   = 20 times the highest l r sqrt(s d g) so far
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
@@ -59,8 +62,9 @@ class AutoT(nn.Module):
     it has not learned them. The factor l tells: a label that was drawn evenly is as likely in the
     less likely half of the classes as in the other, a right one hardly ever is, so u estimates the
     share of labels that say nothing, and (a - u/C) / (1 - u) how many of the others are predicted.
-    It does not depend on how many labels are wrong. Labels that are mistaken for similar classes
-    look like a model that has not learned them; they make l smaller, not larger.
+    It does not depend on how many labels are wrong, and e keeps a few rows from deciding. Labels
+    that are mistaken for similar classes look like a model that has not learned them; they make l
+    smaller, not larger.
 
     In evaluation mode nothing changes, nor where ``torch.utils.checkpoint`` repeats a forward pass.
     The state is saved with the module. The transforms of ``torch.func`` change no state and so
@@ -74,10 +78,10 @@ class AutoT(nn.Module):
         >>> auto = AutoT(cap=0.75)
         >>> float(auto.T)
         0.0
-        >>> sure = torch.tensor([[2.5, 0.0, 0.0]]).repeat(8, 1)
-        >>> labels = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])     # three are contradicted
+        >>> sure = torch.tensor([[2.5, 0.1, 0.0]]).repeat(80, 1)
+        >>> labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 2]).repeat(10)  # a quarter is contradicted
         >>> round(float(auto.observe(sure, labels)), 1)
-        10.2
+        10.9
 
     Reference:
         Ours; ``docs/losses.md`` says how it was found and what it was tested on.
@@ -161,8 +165,10 @@ class AutoT(nn.Module):
         ones = torch.ones_like(sure)
         terms = torch.stack([agrees, sure * (1 - agrees), sure * agrees, is_low, ones])
         # A row that does not count may be anything, NaN included.
-        counted = torch.where(counts > 0, terms * counts, torch.zeros_like(terms))
-        return counted.flatten(1).sum(1)
+        is_counted = counts > 0
+        counted = torch.where(is_counted, terms * counts, torch.zeros_like(terms))
+        sums = counted.flatten(1).sum(1)
+        return torch.cat([sums, is_counted.sum().to(sums.dtype).unsqueeze(0)])
 
     def _follow(self, sums: Tensor, chance: float) -> None:
         """As ``_follow_tensors`` with numbers, which take a tenth of the time."""
@@ -173,13 +179,13 @@ class AutoT(nn.Module):
 
         Args:
             sums: Over the rows: of those that agree, of q where they differ, of q where they
-                agree, of those whose label is in the less likely half of the classes, and how much
-                all of them count.
+                agree, of those whose label is in the less likely half of the classes, how much all
+                of them count, and the number of those that count at all.
             chance: 1 / C.
         """
         T, steps = self.T.item(), int(self.num_steps.item())
         means: list[float] = self.means.tolist()
-        *parts, number = sums
+        *parts, number, num_rows = sums
         is_usable = number > 0 and math.isfinite(sum(parts))
         if not (is_usable and self._learns()):
             return Step(T, means, steps)
@@ -187,7 +193,7 @@ class AutoT(nn.Module):
         kept = min(1 - 1 / steps, _DECAY)
         part = (1 - kept) / number
         means = [kept * old + part * new for old, new in zip(means, parts, strict=True)]
-        now = _rule(means, chance)
+        now = _rule(means, chance, num_rows * min(steps, _STEPS_IN_MEANS))
         is_remembered = steps > _WARM_UP_STEPS + 1
         return Step(max(T, now) if is_remembered else now, means, steps)
 
@@ -200,14 +206,14 @@ class AutoT(nn.Module):
 
     def _follow_tensors(self, sums: Tensor, chance: float) -> None:
         """Takes the sums over a batch into the means, and T from them, without a look at either."""
-        *parts, number = sums.unbind()
+        *parts, number, num_rows = sums.unbind()
         has_rows = number > 0
         batch = torch.stack(parts) / torch.where(has_rows, number, torch.ones_like(number))
         is_usable = has_rows & batch.isfinite().all()
         steps = self.num_steps + 1
         kept = torch.clamp(1 - 1 / steps.to(batch.dtype), max=_DECAY)
         means = torch.where(is_usable, torch.lerp(batch, self.means, kept), self.means)
-        now = self._rule(means, chance)
+        now = self._rule(means, chance, num_rows * steps.clamp(max=_STEPS_IN_MEANS))
         is_remembered = steps > _WARM_UP_STEPS + 1
         T = torch.where(is_remembered, torch.maximum(self.T, now), now)
         self.T.copy_(torch.where(is_usable, T, self.T))
@@ -230,7 +236,7 @@ class AutoT(nn.Module):
             state_dict[prefix + "means"] = torch.cat([means, means.new_zeros(1)])
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    def _rule(self, means: Tensor, chance: float) -> Tensor:
+    def _rule(self, means: Tensor, chance: float, num_rows: Tensor) -> Tensor:
         agreement, sure_against, sure_with, low = means.unbind()
         difference = 1 - agreement
         against = sure_against.clamp(min=0) / (difference + _PRIOR_ROWS)
@@ -238,7 +244,8 @@ class AutoT(nn.Module):
         ratio = torch.where(against < agreeing, against / agreeing, torch.ones_like(against))
         gate = ((agreement - chance) / (1 - chance) / _FULL_AGREEMENT).clamp(0, 1)
         even = low * _even_share(chance)
-        known = (agreement - even * chance) / torch.where(even < 1, 1 - even, torch.inf)
+        error = 0.5 * num_rows.clamp(min=1).rsqrt()
+        known = (agreement - even * chance - error) / (1 - even.clamp(max=1) + 2 * error)
         learned = ((known - _NOT_LEARNED) / (_LEARNED - _NOT_LEARNED)).clamp(0, 1)
         learned = learned if chance < 0.5 else torch.ones_like(learned)
         return _LARGEST_T * learned * ratio * (against * difference * gate).sqrt()
@@ -248,7 +255,7 @@ class AutoT(nn.Module):
         return f"cap={self.cap}"
 
 
-def _rule(means: Sequence[float], chance: float) -> float:
+def _rule(means: Sequence[float], chance: float, num_rows: float) -> float:
     """``AutoT._rule`` for numbers."""
     agreement, sure_against, sure_with, low = means
     difference = 1 - agreement
@@ -257,7 +264,8 @@ def _rule(means: Sequence[float], chance: float) -> float:
     ratio = against / agreeing if against < agreeing else 1.0
     gate = min(max((agreement - chance) / (1 - chance) / _FULL_AGREEMENT, 0.0), 1.0)
     even = low * _even_share(chance)
-    known = (agreement - even * chance) / (1 - even) if even < 1 else 0.0
+    error = 0.5 / math.sqrt(max(num_rows, 1.0))
+    known = (agreement - even * chance - error) / (1 - min(even, 1.0) + 2 * error)
     learned = min(max((known - _NOT_LEARNED) / (_LEARNED - _NOT_LEARNED), 0.0), 1.0)
     learned = learned if chance < 0.5 else 1.0
     return _LARGEST_T * learned * ratio * math.sqrt(against * difference * gate)

@@ -237,4 +237,6 @@ def _seen(
     number = float(agreed.dot(_ONES[: len(p)]))
     low = float(np.count_nonzero(is_low))
     np.subtract(_ONE, agreed, agreed)
-    return auto.after((number, float(sure.dot(agreed)), agreeing, low, float(len(p))), chance)
+    num_rows = float(len(p))
+    sums = (number, float(sure.dot(agreed)), agreeing, low, num_rows, num_rows)
+    return auto.after(sums, chance)
