@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -87,6 +88,17 @@ def test_audit_takes_columns_and_names_them_in_the_next_command(table, tmp_path,
     for other in (["--epochs", "5"], ["--noise", "symmetric:0.3"]):
         assert main(["audit", str(table), *COLUMNS, *other, "--out", str(run)]) == 2
         assert "holds a run with other settings (noise is symmetric:0.2" in capsys.readouterr().err
+
+
+def test_the_next_command_has_the_batch_size_that_balanced_batches_need(table, tmp_path, capsys):
+    run, labels = tmp_path / "run", tmp_path / "labels.csv"
+    sizes = ["--set", "data.balanced=6", "--set", "train.batch_size=12"]
+    quick = ["--set", "method.name=cce", "--epochs", "5"]
+    assert main(["audit", str(table), *COLUMNS, *quick, *sizes, "--out", str(run)]) == 0
+    assert main(["audit", "apply", str(run), "--accept-above", "1", "--out", str(labels)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: ")]
+    words = shlex.split(line)[2:]
+    assert main([*words, "--steps", "1", "--out", str(tmp_path / "again")]) == 0
 
 
 def test_probabilities_are_judged_by_the_columns_that_are_told(table, tmp_path, capsys):
