@@ -91,7 +91,7 @@ def test_new_rows_are_encoded_as_the_training_rows(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("age,colour,joined\n1,red,2024-01-01\n", "line 1 has no column 'member'"),
+        ("age,colour,joined\n1,red,2024-01-01\n", "there is no column 'member'"),
         (
             "age,colour,joined,member\nold,red,,true\n",
             "'age' was a number in training and is a category here",

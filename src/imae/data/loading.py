@@ -32,7 +32,7 @@ from imae.data.preparation import encoded_table, fit_preparation, standardise
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data, Inputs, Split
 from imae.data.table import TABLE_SUFFIXES, as_texts, load_manifest, read_encoded
-from imae.data.table_file import open_columns
+from imae.data.table_file import FrameColumns, open_columns
 from imae.data.torch_dataset import DatasetInputs, inputs_in_memory
 from imae.errors import ArgumentError, DataError, check_choice
 
@@ -311,7 +311,7 @@ def load_unlabelled(
     if isinstance(name_or_path, Unlabelled):
         rows = name_or_path
     elif not is_named:
-        rows = _in_memory(name_or_path, like, where)
+        rows = _in_memory(name_or_path, like, given, where)
     elif isinstance(name_or_path, str) and name_or_path in SOURCES:
         data = load(name_or_path, root=root)
         split = data.train if data.test is None else data.test
@@ -332,15 +332,15 @@ def load_unlabelled(
     return replace(rows, inputs=inputs)
 
 
-def _in_memory(given: object, like: Inputs, where: str) -> Unlabelled:
-    names = getattr(given, "columns", None)
-    if isinstance(like, Table) and like.columns is not None and names is not None:
-        missing = [name for name in like.columns if name not in set(map(str, names))]
-        if missing:
-            raise DataError(f"{where}: have no column {listing(missing)}, which was trained on")
-        place = {str(name): number for number, name in enumerate(names)}
-        order = [place[name] for name in like.columns]
-        given = np.asarray(given)[:, order]
+def _in_memory(given: object, like: Inputs, options: Mapping[str, Any], where: str) -> Unlabelled:
+    has_names = isinstance(like, HashedText) or (
+        isinstance(like, Table) and like.columns is not None
+    )
+    if has_names and hasattr(given, "columns"):
+        rows = _read_columns(FrameColumns(given, where), like, options, None)
+        if len(rows) == 0:
+            raise DataError(f"{where}: there are none")
+        return rows
     if isinstance(like, DatasetInputs) and isinstance(given, np.ndarray | torch.Tensor):
         given = TensorDataset(torch.as_tensor(given))
     inputs = inputs_in_memory(given, where=where)
@@ -361,19 +361,22 @@ def _read(path: Path, like: Inputs, options: Mapping[str, Any], root: Path | Non
         files = ImageFiles(base, confined_names(base, absolute, source=str(path)))
         return Unlabelled(files, written_ids(names, source=str(path)))
     if layout == "manifest":
-        return _read_columns(path, like, options, root)
+        return _read_columns(open_columns(path), like, options, root)
     return Unlabelled(*read_inputs(path))
 
 
 def _read_columns(
-    path: Path, like: Inputs, options: Mapping[str, Any], root: Path | None
+    file: ColumnFile, like: Inputs, options: Mapping[str, Any], root: Path | None
 ) -> Unlabelled:
-    file = open_columns(path)
+    path = file.path
     path_column, text_column, features = _input_columns(file, like, options)
     named = [name for name in (path_column, text_column) if name is not None]
     free = [name for name in file.names if name not in (*features, *named)]
     given_id = options.get("id_column")
-    row_id = given_id if given_id in free else only_column(file, free, ID_NAMES)
+    if isinstance(file, FrameColumns):
+        row_id = None  # rows in memory are known by their positions
+    else:
+        row_id = given_id if given_id in free else only_column(file, free, ID_NAMES)
     wanted = [*named, *([] if row_id is None else [row_id])]
     inputs: Inputs
     notes: list[str] = []
@@ -434,7 +437,7 @@ def _input_columns(
         missing = [name for name in names if name not in file.names]
         if missing:
             raise DataError(
-                f"{file.path}: line 1 has no column {listing(missing)}; trained on "
+                f"{file.path}: there is no column {listing(missing)}; trained on "
                 f"{listing(names)}, given {listing(file.names)}"
             )
         return None, None, () if like.encoding is not None else names
@@ -445,7 +448,7 @@ def _input_columns(
     found = next((name for name in wanted if name in file.names), None)
     if found is None:
         raise DataError(
-            f"{file.path}: line 1 has no column {' or '.join(map(repr, wanted))}, as rows of "
+            f"{file.path}: there is no column {' or '.join(map(repr, wanted))}, as rows of "
             f"{_kind(like)} need; given {listing(file.names)}"
         )
     return (None, found, ()) if kind == "text" else (found, None, ())
