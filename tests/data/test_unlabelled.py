@@ -274,3 +274,13 @@ def test_tensors_are_taken_where_a_data_set_was_trained_on():
 def test_what_is_no_rows_is_refused(tiles, rows):
     with pytest.raises(ArgumentError, match="must be an array, a data frame or a map-style data"):
         read(rows, tiles)
+
+
+def test_a_run_that_skipped_bad_images_skips_new_ones(tmp_path):
+    for name in ("old/a/1.png", "old/b/2.png", "new/3.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(tmp_path / name)
+    (tmp_path / "new" / "bad.png").write_bytes(b"no image")
+    rows = read(tmp_path / "new", tmp_path / "old", on_bad_image="skip")
+    assert rows.row_ids.tolist() == ["3.png"]
+    assert rows.notes[0].startswith("1 images cannot be read and are skipped")

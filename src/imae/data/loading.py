@@ -293,7 +293,7 @@ def load_unlabelled(
         name_or_path: Name of a known set, or path of your own rows; or the rows themselves: an
             array, a tensor, a data frame, a torch data set, or rows that were read already.
         like: The inputs that were trained on, or ``without_rows`` of how they were prepared.
-        options: Options that they were loaded with.
+        options: Options that they were loaded with; ``on_bad_image`` counts for these rows too.
         root: For a known set the folder of its files. For a path the folder that all images
             must be in.
 
@@ -322,7 +322,7 @@ def load_unlabelled(
         rows = _read(path, like, given, None if root is None else Path(root))
         if len(rows) == 0:
             raise DataError(f"{path}: holds no rows")
-        check_present(Data(where, rows.split(("any",))))
+        rows = _readable(rows, where, given.get("on_bad_image", "fail"))
     inputs = _fitting(rows, like, where)
     if isinstance(inputs, Table):
         assert isinstance(like, Table), "the two are of one kind"
@@ -330,6 +330,16 @@ def load_unlabelled(
         assert like.std is not None
         inputs = standardise(inputs, like.mean, like.std, row_ids=rows.row_ids, source=where)
     return replace(rows, inputs=inputs)
+
+
+def _readable(rows: Unlabelled, where: str, on_bad_image: str) -> Unlabelled:
+    check_choice("on_bad_image", on_bad_image, ("fail", "skip"))
+    data = Data(where, rows.split(("any",)))
+    if on_bad_image == "fail":
+        check_present(data)
+        return rows
+    kept = drop_unreadable(data)
+    return Unlabelled(kept.train.inputs, kept.train.row_ids, (*rows.notes, *kept.notes))
 
 
 def _in_memory(given: object, like: Inputs, options: Mapping[str, Any], where: str) -> Unlabelled:
