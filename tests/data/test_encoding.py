@@ -516,6 +516,23 @@ def test_numbers_of_several_units_are_words_and_noted(tmp_path):
     assert "2 of 8 cells, such as '€3', are not numbers written as the others" in data.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("signs", "note"),
+    [
+        ("$€£", "column 'price': its 30 numbers have several units, such as '$0', '€1', '£2', so"),
+        ("$$$$$$$$$€", "column 'price': 3 of 30 cells, such as '€9', are not numbers written as"),
+    ],
+)
+def test_prices_that_look_like_ids_are_noted(tmp_path, signs, note):
+    path = tmp_path / "x.csv"
+    lines = [f"{signs[row % len(signs)]}{row},{row % 4},{'ab'[row % 2]}" for row in range(30)]
+    path.write_text("\n".join(["price,size,label", *lines]))
+    data, _ = load_unscaled(path)
+    unused = "column 'price' is not used: it has 30 different words in 30 rows, as ids do"
+    assert data.notes[0] == unused
+    assert data.notes[1].startswith(note)
+
+
 def test_labels_of_minus_one_are_taken_and_noted_beside_zero(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("size,label\n" + "1,-1\n5,1\n" * 5)

@@ -283,6 +283,8 @@ def _feature_inputs(
         _note_use(column.name, _kind(column), problem, notes, uses)
         if problem is None:
             useful.append(column)
+        elif column.note is not None:  # why it is words, and so looks like ids
+            notes.append(column.note)
     for column in useful:
         notes += [] if column.note is None else [column.note]
         if column.num_missing:
@@ -326,6 +328,8 @@ def _problem(column: RawColumn) -> tuple[str, str] | None:
         return "holds texts", "to learn from them, give it as text_column"
     if column.kind == "category" and _are_ids(column):
         why = f"has {len(column.words)} different words in {len(column.values)} rows, as ids do"
+        if column.note is not None:
+            return why, ""
         if all(word.lower().endswith(SUFFIXES) for word in column.words):
             return why, f"if it names images: --set data.options.path_column={column.name}"
         return why, _AS_IDS
