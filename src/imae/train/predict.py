@@ -223,6 +223,11 @@ def load_network(run: Run, which: str | None) -> Network:
                 f"{run.path}: has no best weights, as no rows were held out to choose by; use "
                 f"the final ones"
             )
+        if run.result is not None:  # resuming would leave it as it is
+            raise DataError(
+                f"{weights / (which or 'final')}.pt: is missing, and the run has finished; put it "
+                "back, or train again with another --out"
+            )
         raise DataError(
             f"{run.path}: has no {which or 'final'} weights yet; finish it with: "
             f"{run.config.resume_command(run.path)}"
