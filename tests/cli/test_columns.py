@@ -139,3 +139,18 @@ def test_a_file_that_exists_is_kept(command, table, tmp_path, capsys):
 
 def test_the_early_check_of_a_path_knows_the_endings_of_tables():
     assert set(TABLE_SUFFIXES) < set(_SUFFIXES)
+
+
+def test_nothing_to_review_and_nothing_to_measure_on_are_not_shown(tmp_path, capsys):
+    table, run = tmp_path / "table.csv", tmp_path / "run"
+    lines = [f"{row % 2 * 9 + row % 7 / 7},{'ab'[row % 2]}" for row in range(400)]
+    table.write_text("\n".join(["size,label", *lines]))
+    assert main(["audit", str(table), "--epochs", "9", "--out", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "0 rows to review: 0 flagged" in said
+    assert "audit serve" not in said
+    assert "suspects.csv" not in said
+    assert main(["train", "--student", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "accuracy" not in said
+    assert " steps in " in said
