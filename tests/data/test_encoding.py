@@ -553,3 +553,15 @@ def test_a_column_that_weights_the_rows_is_said(tmp_path):
     data = load(path, feature_columns="weight,size")
     assert data.notes == ()
     assert data.train.inputs.columns == ("weight", "size")
+
+
+@pytest.mark.parametrize("other", ["3", ""])
+def test_a_cell_that_decides_the_scale_of_all_others_is_noted(tmp_path, other):
+    path = tmp_path / "x.csv"
+    for far, is_noted in ((30, False), (999999, True)):
+        cells = [*(row % 7 for row in range(99)), far]
+        lines = [f"{cell},{row % 3 or other},{'ab'[row % 2]}" for row, cell in enumerate(cells)]
+        path.write_text("\n".join(["size,beside,label", *lines]))
+        data, _ = load_unscaled(path)
+        note = "column 'size': 1 of 100 cells, such as 999999, are so far from the others that"
+        assert any(each.startswith(note) for each in data.notes) == is_noted
