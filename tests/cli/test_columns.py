@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -89,6 +90,17 @@ def test_audit_takes_columns_and_names_them_in_the_next_command(table, tmp_path,
         assert "holds a run with other settings (noise is symmetric:0.2" in capsys.readouterr().err
 
 
+def test_the_next_command_has_the_batch_size_that_balanced_batches_need(table, tmp_path, capsys):
+    run, labels = tmp_path / "run", tmp_path / "labels.csv"
+    sizes = ["--set", "data.balanced=6", "--set", "train.batch_size=12"]
+    quick = ["--set", "method.name=cce", "--epochs", "5"]
+    assert main(["audit", str(table), *COLUMNS, *quick, *sizes, "--out", str(run)]) == 0
+    assert main(["audit", "apply", str(run), "--accept-above", "1", "--out", str(labels)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: ")]
+    words = shlex.split(line)[2:]
+    assert main([*words, "--steps", "1", "--out", str(tmp_path / "again")]) == 0
+
+
 def test_probabilities_are_judged_by_the_columns_that_are_told(table, tmp_path, capsys):
     np.save(tmp_path / "p.npy", np.full((40, 2), 0.5))
     out = tmp_path / "out"
@@ -127,3 +139,18 @@ def test_a_file_that_exists_is_kept(command, table, tmp_path, capsys):
 
 def test_the_early_check_of_a_path_knows_the_endings_of_tables():
     assert set(TABLE_SUFFIXES) < set(_SUFFIXES)
+
+
+def test_nothing_to_review_and_nothing_to_measure_on_are_not_shown(tmp_path, capsys):
+    table, run = tmp_path / "table.csv", tmp_path / "run"
+    lines = [f"{row % 2 * 9 + row % 7 / 7},{'ab'[row % 2]}" for row in range(400)]
+    table.write_text("\n".join(["size,label", *lines]))
+    assert main(["audit", str(table), "--epochs", "9", "--out", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "0 rows to review: 0 flagged" in said
+    assert "audit serve" not in said
+    assert "suspects.csv" not in said
+    assert main(["train", "--student", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "accuracy" not in said
+    assert " steps in " in said

@@ -66,7 +66,10 @@ def test_the_command_is_the_same_twice(run, arrays, tmp_path):
         (["--rate", "-0.1"], r"rate must be in \[0, 1\), got -0.1"),
         (["--rate", "0.4", "--kind", "symetric"], "did you mean symmetric"),
         (["--rate", "0.4", "--seed", "-1"], "seed must be at least 0"),
-        (["--rate", "0.4", "--kind", "pairs"], "needs a map FROM:TO"),
+        (
+            ["--rate", "0.4", "--kind", "pairs"],
+            r"needs a map FROM:TO,FROM:TO of classes \(--set noise_map=.*, of imae noise --map\)",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(run, arrays, tmp_path, options, message):

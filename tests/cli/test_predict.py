@@ -3,6 +3,7 @@ import re
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from imae.cli.app import build
@@ -54,6 +55,25 @@ def test_rows_without_labels_to_parquet(run, digits_run, tmp_path):
     assert re.match(r"3 rows: 3 as \d\nwrote ", result.output)  # three times the same image
     assert result.stderr == f"next: imae export {digits_run} --out model.onnx\n"
     assert pyarrow.parquet.read_table(out)["row_id"].to_pylist() == ["a", "b", "c"]
+
+
+def test_images_that_cannot_be_read_are_left_out_if_asked(run, digits_run, tmp_path):
+    folder, out = tmp_path / "new", tmp_path / "predictions.csv"
+    folder.mkdir()
+    for name in "ab":
+        Image.fromarray(np.zeros((8, 8), np.uint8)).save(folder / f"{name}.png")
+    (folder / "bad.png").write_bytes(b"no image")
+    result = run(digits_run, folder, "--out", out)
+    assert isinstance(result.exception, DataError)
+    assert "bad.png: cannot be read as an image" in str(result.exception)
+    assert str(result.exception).endswith("--on-bad-image skip")
+    result = run(digits_run, folder, "--out", out, "--on-bad-image", "skip")
+    assert result.exit_code == 0, result.exception
+    assert "1 images cannot be read and are skipped; the first: " in result.stderr
+    with out.open(newline="") as file:
+        assert [row["row_id"] for row in csv.DictReader(file)] == ["a.png", "b.png"]
+    wrong = run(digits_run, folder, "--on-bad-image", "ignore", "--out", tmp_path / "o.csv")
+    assert "on_bad_image must be one of fail, skip" in str(wrong.exception)
 
 
 @pytest.mark.parametrize(

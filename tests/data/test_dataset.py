@@ -3,6 +3,7 @@ import random
 import numpy as np
 import polars
 import pytest
+import scipy.sparse
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
@@ -200,6 +201,27 @@ def test_data_in_any_form_is_taken():
     assert found.inputs.columns == ("x", "z")
     arrays = as_data((np.eye(4), np.arange(4) % 2)).train
     assert arrays.labels.tolist() == data.train.labels.tolist() == [0, 1, 0, 1]
+
+
+def test_a_frame_has_columns_of_any_name_and_type_of_number():
+    frames = pytest.importorskip("pandas")
+    frame = frames.DataFrame({0: [1.5, 2.0], 1: [True, False], "label": ["cat", "dog"]})
+    frame[2] = frames.array([3, 4], dtype="Int64")
+    found = as_data(frame).train.inputs
+    assert found.columns == ("0", "1", "2")
+    assert found.values.tolist() == [[1.5, 1.0, 3.0], [2.0, 0.0, 4.0]]
+    for cell in ("red", None, float("inf")):
+        with pytest.raises(DataError, match=r"column '3' .*; words, dates and empty cells are"):
+            as_data(frame.assign(**{"3": [1.0, cell]}))
+
+
+def test_numbers_that_numpy_does_not_have():
+    rows = torch.tensor([[0.5, 1.0], [2.0, 4.0]])
+    found = from_arrays(rows.bfloat16(), [0, 1]).train.inputs
+    assert found.values.tolist() == rows.tolist()
+    for sparse in (rows.to_sparse(), scipy.sparse.csr_matrix(rows.numpy())):
+        with pytest.raises(ArgumentError, match="must not be sparse; give"):
+            from_arrays(sparse, [0, 1])
 
 
 @pytest.mark.parametrize("rows", [np.eye(3), torch.eye(3), [1, 2, 3], 5, object()])

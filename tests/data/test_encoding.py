@@ -91,7 +91,7 @@ def test_new_rows_are_encoded_as_the_training_rows(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("age,colour,joined\n1,red,2024-01-01\n", "line 1 has no column 'member'"),
+        ("age,colour,joined\n1,red,2024-01-01\n", "there is no column 'member'"),
         (
             "age,colour,joined,member\nold,red,,true\n",
             "'age' was a number in training and is a category here",
@@ -516,6 +516,23 @@ def test_numbers_of_several_units_are_words_and_noted(tmp_path):
     assert "2 of 8 cells, such as '€3', are not numbers written as the others" in data.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("signs", "note"),
+    [
+        ("$€£", "column 'price': its 30 numbers have several units, such as '$0', '€1', '£2', so"),
+        ("$$$$$$$$$€", "column 'price': 3 of 30 cells, such as '€9', are not numbers written as"),
+    ],
+)
+def test_prices_that_look_like_ids_are_noted(tmp_path, signs, note):
+    path = tmp_path / "x.csv"
+    lines = [f"{signs[row % len(signs)]}{row},{row % 4},{'ab'[row % 2]}" for row in range(30)]
+    path.write_text("\n".join(["price,size,label", *lines]))
+    data, _ = load_unscaled(path)
+    unused = "column 'price' is not used: it has 30 different words in 30 rows, as ids do"
+    assert data.notes[0] == unused
+    assert data.notes[1].startswith(note)
+
+
 def test_labels_of_minus_one_are_taken_and_noted_beside_zero(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("size,label\n" + "1,-1\n5,1\n" * 5)
@@ -536,3 +553,15 @@ def test_a_column_that_weights_the_rows_is_said(tmp_path):
     data = load(path, feature_columns="weight,size")
     assert data.notes == ()
     assert data.train.inputs.columns == ("weight", "size")
+
+
+@pytest.mark.parametrize("other", ["3", ""])
+def test_a_cell_that_decides_the_scale_of_all_others_is_noted(tmp_path, other):
+    path = tmp_path / "x.csv"
+    for far, is_noted in ((30, False), (999999, True)):
+        cells = [*(row % 7 for row in range(99)), far]
+        lines = [f"{cell},{row % 3 or other},{'ab'[row % 2]}" for row, cell in enumerate(cells)]
+        path.write_text("\n".join(["size,beside,label", *lines]))
+        data, _ = load_unscaled(path)
+        note = "column 'size': 1 of 100 cells, such as 999999, are so far from the others that"
+        assert any(each.startswith(note) for each in data.notes) == is_noted

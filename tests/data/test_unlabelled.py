@@ -225,7 +225,7 @@ def test_messages_about_new_rows_name_what_helps(people, tmp_path):
     texts = tmp_path / "texts.csv"
     texts.write_text("text,label\n" + "good film,a\nbad film,b\n" * 3)
     path.write_text("words\ngood\n")
-    with pytest.raises(DataError, match="has no column 'text', as rows of texts need"):
+    with pytest.raises(DataError, match="there is no column 'text', as rows of texts need"):
         load_unlabelled(path, like=load(texts).train.inputs)
 
 
@@ -233,10 +233,29 @@ def test_columns_of_a_frame_are_found_by_their_names(people):
     frame = polars.DataFrame({"height": [1.5, 1.9], "pet": [0, 0], "age": [30, 50]})
     found = everything(read(frame, people).inputs)
     assert torch.equal(found, everything(load(people).train.inputs)[:2])
-    with pytest.raises(
-        DataError, match="the rows given: have no column 'age', which was trained on"
-    ):
+    with pytest.raises(DataError, match="the rows given: there is no column 'age'; trained on"):
         read(frame.drop("age"), people)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_frame_is_read_as_a_file_of_the_same_cells(library, tmp_path):
+    frames = pytest.importorskip(library)
+    path, new = tmp_path / "messy.csv", tmp_path / "new.parquet"
+    cells = ["red,$1.50,2024-01-01,0.5", "blue,,2024-02-01,", "red,$20,,1", "blue,$3,2024-03-05,2"]
+    lines = [f"{cell},{'ab'[row % 2]}" for row, cell in enumerate(cells * 4)]
+    path.write_text("\n".join(["colour,price,day,size,label", *lines]))
+    frame = frames.read_csv(path)
+    frame.to_parquet(new) if library == "pandas" else frame.write_parquet(new)
+    found = read(frame, path)
+    assert torch.equal(everything(found.inputs), everything(read(new, path).inputs))
+    assert torch.equal(everything(found.inputs), everything(load(path).train.inputs))
+    assert found.row_ids.tolist() == [str(row) for row in range(16)]
+    with pytest.raises(DataError, match="'price' was a number in training and is not one here"):
+        read(frames.DataFrame({**{n: ["x"] for n in frame.columns}, "size": [1.0]}), path)
+    texts = tmp_path / "texts.csv"
+    texts.write_text("text,label\n" + "good film,a\nbad film,b\n" * 3)
+    same = read(frames.DataFrame({"text": ["good film", "bad film"]}), texts)
+    assert torch.equal(everything(same.inputs), everything(read(texts, texts).inputs)[:2])
 
 
 def test_no_rows_in_memory_are_refused(tiles):
@@ -255,3 +274,13 @@ def test_tensors_are_taken_where_a_data_set_was_trained_on():
 def test_what_is_no_rows_is_refused(tiles, rows):
     with pytest.raises(ArgumentError, match="must be an array, a data frame or a map-style data"):
         read(rows, tiles)
+
+
+def test_a_run_that_skipped_bad_images_skips_new_ones(tmp_path):
+    for name in ("old/a/1.png", "old/b/2.png", "new/3.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(tmp_path / name)
+    (tmp_path / "new" / "bad.png").write_bytes(b"no image")
+    rows = read(tmp_path / "new", tmp_path / "old", on_bad_image="skip")
+    assert rows.row_ids.tolist() == ["3.png"]
+    assert rows.notes[0].startswith("1 images cannot be read and are skipped")

@@ -303,6 +303,16 @@ def test_a_batch_outside_its_window_sends_nothing(reduction, generator):
     assert not bool(gradient.any())
 
 
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("gap", [100.0, 130.0, 140.0, 200.0])
+def test_a_mean_weight_that_is_hardly_a_number_is_not_divided_by(gap, reduction):
+    logits = torch.tensor([[-gap, 0.0, 0.0]]).expand(3, -1)  # at 130 and 140 not a normal number
+    options = {"reduction": reduction, "normalize": "batch"}
+    loss, gradient = loss_and_gradient(logits, torch.zeros(3).long(), GCE(q=0.7), **options)
+    assert bool(loss.isfinite().all())
+    assert bool(gradient.isfinite().all())
+
+
 @pytest.mark.parametrize("normalize", [None, "batch"])
 @pytest.mark.parametrize("grad", [True, False])
 def test_no_row_counts(curve, normalize, grad):

@@ -210,6 +210,12 @@ def test_outside_its_window_nothing_is_sent(generator):
     assert not any(bool(gradient.any()) for gradient in gradients)
 
 
+def test_a_mean_weight_that_is_hardly_a_number_is_not_divided_by():
+    tensors = [torch.ones(1, 1), torch.tensor([[-130.0], [0.0]]), torch.zeros(2)]
+    result = outcome(fused, tensors, torch.tensor([0]), GCE(q=0.7), normalize="batch")
+    assert all(bool(item.isfinite().all()) for item in result)
+
+
 def test_small_integers_are_labels_too(generator):
     *tensors, target = inputs(generator)
     result = outcome(fused, tensors, target.byte(), GCE())

@@ -421,9 +421,16 @@ def test_a_finished_run_is_unchanged_and_not_overwritten(configure):
     run = train(configure(train={"epochs": 1}))
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     assert resume(run.path).result == run.result
-    with pytest.raises(ArgumentError, match=r"holds a run already; continue it with --resume"):
+    with pytest.raises(ArgumentError, match=r"holds a run already; continue .* --out$"):
         train(configure(train={"epochs": 1}))
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+
+
+def test_a_run_that_trained_nothing_can_be_removed(configure):
+    config = configure(train={"epochs": 1})
+    RunFolder(config.out).write_config(config.model_dump(mode="json"))
+    with pytest.raises(ArgumentError, match=r"holds a run already; .* \(nothing is trained in it"):
+        train(config)
 
 
 def test_resume_needs_a_run(tmp_path):

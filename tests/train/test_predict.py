@@ -225,6 +225,9 @@ def test_no_run_and_a_run_without_weights(digits_run, tmp_path):
     started.write_config(digits_run.folder.config())
     with pytest.raises(DataError, match="has no final weights yet; finish it with: imae train"):
         load_network(Run(started.path), "final")
+    started.write_result(digits_run.result)
+    with pytest.raises(DataError, match=r"final\.pt: is missing, and the run has finished; put"):
+        load_network(Run(started.path), "final")
     (started.path / "weights").mkdir()
     for name in ("final.pt", "final.json"):
         shutil.copy(digits_run.path / "weights" / name, started.path / "weights" / name)

@@ -83,7 +83,7 @@ def test_a_run_of_unknown_settings_is_refused(run):
     content = run.folder.config()
     content["train"]["epoch"] = 3
     run.folder.write_config(content)
-    with pytest.raises(ArgumentError, match=r"did you mean train\.epochs"):
+    with pytest.raises(ArgumentError, match=r"config\.json: .* did you mean train\.epochs"):
         Run(run.path)
 
 

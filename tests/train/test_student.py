@@ -59,6 +59,9 @@ def test_a_student_of_other_data_or_of_no_finished_run_is_refused(configure, arr
         train_student(teacher)
     np.savez(arrays, **content)
     (teacher.path / "weights" / "final.pt").unlink()
+    with pytest.raises(DataError, match=r"final\.pt: is missing, and the run has finished"):
+        train_student(teacher)
+    (teacher.path / "result.json").unlink()
     with pytest.raises(DataError, match="has no final weights yet; finish it with"):
         train_student(teacher)
     assert not (tmp_path / "run-student").exists()

@@ -314,6 +314,7 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from imae.audit.cards import suspects
     from imae.audit.page import rate_words, review_words
     from imae.report.formats import printable, shorten_middle
 
@@ -344,12 +345,15 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
         command_line("imae", "audit", "apply", path, *decisions, "--out", labels)
         for decisions in ([], ["decisions.csv"])
     ]
-    lines = (
-        *([shown] if number > _SHOWN else []),
-        f"{rate_words(found)}; {review_words(found)}",
+    how = (
         f"All of them: {path / 'audit' / 'suspects.csv'}",
         f"Review them: {served}, then {applied[0]}",
         f"Or open {page}, download your decisions, then {applied[1]}",
+    )
+    lines = (
+        *([shown] if number > _SHOWN else []),
+        f"{rate_words(found)}; {review_words(found)}",
+        *(how if len(suspects(found)) else ()),
     )
     for line in lines:
         console.print(Text(line), soft_wrap=True)

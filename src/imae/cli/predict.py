@@ -44,6 +44,11 @@ def predict(
     root: Path | None = typer.Option(
         None, help="Folder that holds a named data set, or all images of a path."
     ),
+    on_bad_image: str | None = typer.Option(
+        None,
+        show_default="as the run was trained",
+        help="skip leaves out images that cannot be read; fail stops at the first.",
+    ),
     model: str | None = typer.Option(
         None, help="The run's network, if it is a function of your own: package.module:function."
     ),
@@ -57,6 +62,7 @@ def predict(
     import_extra("pydantic", extra="train")
     import numpy as np
 
+    from imae.data.image_files import BadImageError
     from imae.report.formats import printable
     from imae.train import Run
     from imae.train.predict import check_output, save_predictions
@@ -64,10 +70,14 @@ def predict(
 
     refuse_overwriting(data, out)
     check_output(out, overwrite=overwrite)  # before the work, not after it
-    with progress_bar("rows") as show:
-        predictions = predict_rows(
-            Run(run, model=model), data, which=which, root=root, progress=show
-        )
+    options: dict[str, Any] = {"which": which, "root": root, "on_bad_image": on_bad_image}
+    try:
+        with progress_bar("rows") as show:
+            predictions = predict_rows(Run(run, model=model), data, **options, progress=show)
+    except BadImageError as error:
+        raise BadImageError(
+            f"{error}; to leave out all images that cannot be read: --on-bad-image skip"
+        ) from error
     save_predictions(predictions, out, overwrite=overwrite)
     for note in predictions.notes:
         typer.echo(printable(note), err=True)

@@ -329,7 +329,8 @@ def _data_words(run: Path) -> list[str]:
     from imae.train.config import DataConfig
 
     try:
-        data = _settings(run)["data"]
+        settings = _settings(run)
+        data = settings["data"]
         name = str(data["name"])
     except (ImaeError, KeyError, TypeError):
         return ["DATA"]
@@ -342,6 +343,8 @@ def _data_words(run: Path) -> list[str]:
     for key, field in DataConfig.model_fields.items():
         if key not in done and data.get(key, field.default) != field.default:
             words += ["--set", f"data.{key}={data[key]}"]
+    if data.get("balanced") and "train" in settings:  # it divides the size of a batch
+        words += ["--set", f"train.batch_size={settings['train']['batch_size']}"]
     return words
 
 

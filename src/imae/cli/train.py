@@ -221,7 +221,8 @@ def _report(path: Path, result: dict[str, Any] | None) -> None:
         if measure.is_summary and None not in ends:
             table.add_row(measure.heading.lower(), *(f"{value:.1%}" for value in ends))
     console = Console()
-    print_table(table, console)
+    if table.row_count:  # a student has no rows to measure on, unless its data has test rows
+        print_table(table, console)
     console.print(
         f"{result['steps']} steps in {result['seconds']:.1f} s; the run is in {path}",
         soft_wrap=True,

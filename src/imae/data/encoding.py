@@ -365,9 +365,11 @@ def as_column(
     dates = as_dates(name, cells)
     if dates is not None:
         return dates
-    note = _note_odd_cells(
-        name, cells, NUMBER_FORMATS, written_number, "numbers"
-    ) or _note_odd_cells(name, cells, DATE_FORMATS, written_date, "dates")
+    note = (
+        _note_odd_cells(name, cells, NUMBER_FORMATS, written_number, "numbers")
+        or _note_odd_cells(name, cells, DATE_FORMATS, written_date, "dates")
+        or _note_units(name, cells)
+    )
     return as_category(name, cells, note)
 
 
@@ -526,8 +528,7 @@ def _note_odd_cells(
         value: The value of a text in one of the styles; None if it is not in that style.
         kind: ``"numbers"`` or ``"dates"``.
     """
-    words = [text for text in _texts(cells) if text is not None]
-    few = words[:: len(words) // _TRIED_CELLS + 1]  # to try all of a long column takes long
+    words, few = _words_and_few(cells)
     for style in styles:
         if 2 * sum(value(word, style) is not None for word in few) > len(few):
             strange = [word for word in words if value(word, style) is None]
@@ -539,3 +540,30 @@ def _note_odd_cells(
                     "all count as words; correct or empty them"
                 )
     return None
+
+
+def _note_units(name: str, cells: Sequence[object]) -> str | None:
+    """What to say of a column of numbers with several units, none of them in most cells."""
+    words, few = _words_and_few(cells)
+    by_unit: dict[str, str] = {}
+    for word in few:
+        style = next((each for each in NUMBER_FORMATS if _is_written(word, each)), None)
+        if style is None:
+            return None
+        by_unit.setdefault(NUMBER_FORMATS[style][0], word)
+    if len(by_unit) < 2:
+        return None
+    return (
+        f"column {name!r}: its {len(words)} numbers have several units, such as "
+        f"{listing(list(by_unit.values()))}, so all count as words; convert them to one unit"
+    )
+
+
+def _is_written(word: str, style: str) -> bool:
+    return written_number(word, style) is not None
+
+
+def _words_and_few(cells: Sequence[object]) -> tuple[list[str], list[str]]:
+    """The cells that are not empty, and about a hundred of them: to try all takes long."""
+    words = [text for text in _texts(cells) if text is not None]
+    return words, words[:: len(words) // _TRIED_CELLS + 1]

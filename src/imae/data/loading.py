@@ -32,7 +32,7 @@ from imae.data.preparation import encoded_table, fit_preparation, standardise
 from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data, Inputs, Split
 from imae.data.table import TABLE_SUFFIXES, as_texts, load_manifest, read_encoded
-from imae.data.table_file import open_columns
+from imae.data.table_file import FrameColumns, open_columns
 from imae.data.torch_dataset import DatasetInputs, inputs_in_memory
 from imae.errors import ArgumentError, DataError, check_choice
 
@@ -293,7 +293,7 @@ def load_unlabelled(
         name_or_path: Name of a known set, or path of your own rows; or the rows themselves: an
             array, a tensor, a data frame, a torch data set, or rows that were read already.
         like: The inputs that were trained on, or ``without_rows`` of their stored preparation.
-        options: Options that they were loaded with.
+        options: Options that they were loaded with; ``on_bad_image`` counts for these rows too.
         root: For a known set the folder of its files. For a path the folder that all images
             must be in.
 
@@ -311,7 +311,7 @@ def load_unlabelled(
     if isinstance(name_or_path, Unlabelled):
         rows = name_or_path
     elif not is_named:
-        rows = _in_memory(name_or_path, like, where)
+        rows = _in_memory(name_or_path, like, given, where)
     elif isinstance(name_or_path, str) and name_or_path in SOURCES:
         data = load(name_or_path, root=root)
         split = data.train if data.test is None else data.test
@@ -322,7 +322,7 @@ def load_unlabelled(
         rows = _read(path, like, given, None if root is None else Path(root))
         if len(rows) == 0:
             raise DataError(f"{path}: holds no rows")
-        check_present(Data(where, rows.split(("any",))))
+        rows = _readable(rows, where, given.get("on_bad_image", "fail"))
     inputs = _fitting(rows, like, where)
     if isinstance(inputs, Table):
         assert isinstance(like, Table), "the two are of one kind"
@@ -332,15 +332,25 @@ def load_unlabelled(
     return replace(rows, inputs=inputs)
 
 
-def _in_memory(given: object, like: Inputs, where: str) -> Unlabelled:
-    names = getattr(given, "columns", None)
-    if isinstance(like, Table) and like.columns is not None and names is not None:
-        missing = [name for name in like.columns if name not in set(map(str, names))]
-        if missing:
-            raise DataError(f"{where}: have no column {listing(missing)}, which was trained on")
-        place = {str(name): number for number, name in enumerate(names)}
-        order = [place[name] for name in like.columns]
-        given = np.asarray(given)[:, order]
+def _readable(rows: Unlabelled, where: str, on_bad_image: str) -> Unlabelled:
+    check_choice("on_bad_image", on_bad_image, ("fail", "skip"))
+    data = Data(where, rows.split(("any",)))
+    if on_bad_image == "fail":
+        check_present(data)
+        return rows
+    kept = drop_unreadable(data)
+    return Unlabelled(kept.train.inputs, kept.train.row_ids, (*rows.notes, *kept.notes))
+
+
+def _in_memory(given: object, like: Inputs, options: Mapping[str, Any], where: str) -> Unlabelled:
+    has_names = isinstance(like, HashedText) or (
+        isinstance(like, Table) and like.columns is not None
+    )
+    if has_names and hasattr(given, "columns"):
+        rows = _read_columns(FrameColumns(given, where), like, options, None)
+        if len(rows) == 0:
+            raise DataError(f"{where}: there are none")
+        return rows
     if isinstance(like, DatasetInputs) and isinstance(given, np.ndarray | torch.Tensor):
         given = TensorDataset(torch.as_tensor(given))
     inputs = inputs_in_memory(given, where=where)
@@ -361,19 +371,22 @@ def _read(path: Path, like: Inputs, options: Mapping[str, Any], root: Path | Non
         files = ImageFiles(base, confined_names(base, absolute, source=str(path)))
         return Unlabelled(files, written_ids(names, source=str(path)))
     if layout == "manifest":
-        return _read_columns(path, like, options, root)
+        return _read_columns(open_columns(path), like, options, root)
     return Unlabelled(*read_inputs(path))
 
 
 def _read_columns(
-    path: Path, like: Inputs, options: Mapping[str, Any], root: Path | None
+    file: ColumnFile, like: Inputs, options: Mapping[str, Any], root: Path | None
 ) -> Unlabelled:
-    file = open_columns(path)
+    path = file.path
     path_column, text_column, features = _input_columns(file, like, options)
     named = [name for name in (path_column, text_column) if name is not None]
     free = [name for name in file.names if name not in (*features, *named)]
     given_id = options.get("id_column")
-    row_id = given_id if given_id in free else only_column(file, free, ID_NAMES)
+    if isinstance(file, FrameColumns):
+        row_id = None  # rows in memory are known by their positions
+    else:
+        row_id = given_id if given_id in free else only_column(file, free, ID_NAMES)
     wanted = [*named, *([] if row_id is None else [row_id])]
     inputs: Inputs
     notes: list[str] = []
@@ -435,7 +448,7 @@ def _input_columns(
         missing = [name for name in names if name not in file.names]
         if missing:
             raise DataError(
-                f"{file.path}: line 1 has no column {listing(missing)}; trained on "
+                f"{file.path}: there is no column {listing(missing)}; trained on "
                 f"{listing(names)}, given {listing(file.names)}"
             )
         return None, None, () if like.encoding is not None else names
@@ -446,7 +459,7 @@ def _input_columns(
     found = next((name for name in wanted if name in file.names), None)
     if found is None:
         raise DataError(
-            f"{file.path}: line 1 has no column {' or '.join(map(repr, wanted))}, as rows of "
+            f"{file.path}: there is no column {' or '.join(map(repr, wanted))}, as rows of "
             f"{_kind(like)} need; given {listing(file.names)}"
         )
     return (None, found, ()) if kind == "text" else (found, None, ())

@@ -30,6 +30,7 @@ _FIRST_LOOK = 1000  # rows, which show for most columns that they are no copy of
 _FEWEST_ROWS = 20  # below this all values may be different by chance
 _MOST_DIFFERENT = 0.95  # part of the rows; above it, words are ids or free text
 _AS_IDS = "if it names the rows, give it with id_column (--id-column)"
+_FAR = 20  # times the middle half of the cells: such a deviation leaves no scale to the others
 _WORDS_OF_A_TEXT = 4  # on average; cells with more words are free text
 
 
@@ -262,6 +263,7 @@ def _feature_inputs(
             _note_use(name, "number", problem, notes, uses)
             if problem is None:
                 kept.append(index)
+                notes += _far_cells(name, features.values[:, index])
         if len(kept) == len(features.columns):
             return features
         if not kept:
@@ -283,8 +285,12 @@ def _feature_inputs(
         _note_use(column.name, _kind(column), problem, notes, uses)
         if problem is None:
             useful.append(column)
+        elif column.note is not None:  # why it is words, and so looks like ids
+            notes.append(column.note)
     for column in useful:
         notes += [] if column.note is None else [column.note]
+        if column.kind == "number":
+            notes += _far_cells(column.name, column.values[~np.isnan(column.values)])
         if column.num_missing:
             notes.append(
                 f"column {column.name!r} has {column.num_missing} empty cells of "
@@ -303,6 +309,20 @@ def _note_use(
     why, remedy = problem
     uses[name] = f"not used: {why}"
     notes.append(f"column {name!r} is not used: it {why}" + (f"; {remedy}" if remedy else ""))
+
+
+def _far_cells(name: str, values: NDArray[np.floating]) -> list[str]:
+    """A note if a few cells, such as 999999 for a missing value, decide the scale of all others."""
+    values = values.astype(np.float64)
+    low, middle, high = np.percentile(values, (25, 50, 75)) if len(values) else (0.0, 0.0, 0.0)
+    if low == high or values.std() <= _FAR * (high - low):
+        return []
+    distance = np.abs(values - middle)
+    return [
+        f"column {name!r}: {int((distance > _FAR * (high - low)).sum())} of {len(values)} cells, "
+        f"such as {values[distance.argmax()]:g}, are so far from the others that these look alike "
+        "on the scale of all; empty cells that stand for a missing value, and correct mistakes"
+    ]
 
 
 def _kind(column: RawColumn) -> str:
@@ -326,6 +346,8 @@ def _problem(column: RawColumn) -> tuple[str, str] | None:
         return "holds texts", "to learn from them, give it as text_column"
     if column.kind == "category" and _are_ids(column):
         why = f"has {len(column.words)} different words in {len(column.values)} rows, as ids do"
+        if column.note is not None:
+            return why, ""
         if all(word.lower().endswith(SUFFIXES) for word in column.words):
             return why, f"if it names images: --set data.options.path_column={column.name}"
         return why, _AS_IDS

@@ -1,4 +1,4 @@
-"""CSV and Parquet files, read column by column."""
+"""CSV and Parquet files and data frames, read column by column."""
 
 import codecs
 import contextlib
@@ -243,6 +243,58 @@ class ParquetFile(ColumnFile):
     def _damaged(path: Path, error: Exception) -> DataError:
         reason = " ".join(str(error).split())[:200]
         return DataError(f"{path}: is cut off, damaged or not a Parquet file ({reason})")
+
+
+@final
+class FrameColumns(ColumnFile):
+    """A data frame of pandas or polars, read as if it were a file.
+
+    Args:
+        frame: The frame.
+        where: What it is called in messages.
+
+    Raises:
+        DataError: If a column has no name or two have one.
+    """
+
+    def __init__(self, frame: Any, where: str) -> None:
+        super().__init__(Path(where), [str(name) for name in frame.columns])
+        self._frame = frame
+        self._keys = dict(zip(self.names, frame.columns, strict=True))
+
+    def read(
+        self, values: Sequence[str], numbers: Sequence[str]
+    ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
+        """The columns asked for; a value that is not there is None."""
+        matrix = np.empty((len(self._frame), len(numbers)))
+        for index, name in enumerate(numbers):
+            matrix[:, index] = self._parse(name)
+        return {name: self._cells(name) for name in values}, matrix
+
+    def _cells(self, name: str) -> list[object]:
+        column = self._frame[self._keys[name]]
+        if hasattr(column, "notna"):  # of pandas, where NaN, NaT and NA are values
+            column = column.astype(object).where(column.notna(), None)
+        cells: list[object] = column.to_list()
+        return cells
+
+    def _parse(self, name: str) -> NDArray[np.float64]:
+        values = np.asarray(self._frame[self._keys[name]])
+        try:
+            if values.dtype.kind not in "iufb":
+                values = np.array([np.nan if cell is None else cell for cell in self._cells(name)])
+            numbers = values.astype(np.float64)
+        except (TypeError, ValueError):
+            raise CellError(
+                f"{self.path}: column {name!r} does not hold numbers only", "convert it"
+            ) from None
+        wrong = first_unfit(numbers)
+        if wrong is not None:
+            raise CellError(
+                f"{self.place(wrong)}, column {name!r} is {numbers[wrong]}",
+                "numbers must be finite and fit float32",
+            )
+        return numbers
 
 
 def _is_text(kind: Any) -> bool:

@@ -15,9 +15,10 @@ from torch.utils.data import TensorDataset
 from imae._draws import row_draws
 from imae.data.arrays import array_inputs
 from imae.data.assemble import Columns, assemble, position_ids
-from imae.data.columns import LABEL_NAMES
+from imae.data.columns import LABEL_NAMES, CellError, first_unfit
 from imae.data.features import Table
 from imae.data.split import Data, Inputs
+from imae.data.table_file import FrameColumns
 from imae.errors import ArgumentError, DataError
 
 
@@ -221,12 +222,13 @@ def as_data(rows: object) -> Data:
 
 def _split_frame(frame: Any) -> tuple[Any, Any]:
     """The columns of features and the column of labels."""
-    names = [str(name) for name in frame.columns]
+    names = list(frame.columns)  # not always texts
     labels = [name for name in names if name in LABEL_NAMES]
     if len(labels) != 1:
         raise DataError(
             f"a data frame must have one column called {' or '.join(LABEL_NAMES)}, "
-            f"got {', '.join(names[:10])}; or give features and labels separately: (frame, labels)"
+            f"got {', '.join(map(str, names[:10]))}; or give features and labels separately: "
+            "(frame, labels)"
         )
     return frame[[name for name in names if name != labels[0]]], frame[labels[0]]
 
@@ -241,6 +243,8 @@ def inputs_in_memory(x: Any, *, where: str) -> Inputs:
     Raises:
         DataError: If the values cannot be used.
     """
+    if hasattr(x, "toarray") or (isinstance(x, Tensor) and x.layout is not torch.strided):
+        raise ArgumentError("rows must not be sparse; give x.toarray(), or of torch x.to_dense()")
     is_array = isinstance(x, Tensor | np.ndarray | list | tuple) or hasattr(x, "to_numpy")
     if not is_array:
         if not _is_map_style(x):
@@ -248,11 +252,28 @@ def inputs_in_memory(x: Any, *, where: str) -> Inputs:
                 f"rows must be an array, a data frame or a map-style data set, got {x!r}"
             )
         return DatasetInputs(x, np.arange(len(x)))
-    values = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
+    if isinstance(x, Tensor):
+        x = x.detach().cpu()
+        x = x.float() if x.dtype == torch.bfloat16 else x  # numpy has no such type
+    values = np.asarray(x)
     if values.ndim >= 3 and values.dtype.kind == "f":
         return DatasetInputs(TensorDataset(torch.from_numpy(values)), np.arange(len(values)))
-    inputs = array_inputs(values, pad=4, flip=True, where=where)
     names = getattr(x, "columns", None)
+    if names is not None and (values.dtype.kind not in "iufb" or first_unfit(values) is not None):
+        values = _numbers_of_frame(x, where)
+    inputs = array_inputs(values, pad=4, flip=True, where=where)
     if isinstance(inputs, Table) and names is not None:
         return replace(inputs, columns=tuple(map(str, names)))
     return inputs
+
+
+def _numbers_of_frame(frame: Any, where: str) -> NDArray[np.float64]:
+    """The numbers of a frame whose columns are of several types, shape (N, F)."""
+    file = FrameColumns(frame, where)
+    try:
+        return file.read((), file.names)[1]
+    except CellError as error:
+        raise DataError(
+            f"{error.problem}; words, dates and empty cells are read from files: write the frame "
+            "to a .csv or .parquet file and give its path"
+        ) from None

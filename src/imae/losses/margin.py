@@ -191,7 +191,10 @@ def batch_weight(
     counts: Tensor | float = 1.0,
     total: Callable[[Tensor], Tensor] = lambda sums: sums,
 ) -> Tensor:
-    """The mean weight of a batch, which normalisation divides by; 1 if no row has any weight.
+    """The mean weight of a batch, which normalisation divides by; 1 if it is too small for that.
+
+    That is where its square rounds to 0, below about 1e-22 in float32: a loss divided by a number
+    that small could overflow, and its gradient would be NaN.
 
     Args:
         weights: Weight of each row, any shape.
@@ -209,8 +212,9 @@ def batch_weight(
     weights = weights.detach().masked_fill(counts == 0, 0)
     sums = torch.stack([(weights * counts).sum(), counts.expand_as(weights).sum()])
     weight, number = total(sums).unbind()
+    mean = weight / number
     # Also where no row counts and the quotient is NaN.
-    return torch.where(weight > 0, weight / number, torch.ones_like(weight))
+    return torch.where(mean.square() > 0, mean, torch.ones_like(mean))
 
 
 def chance_weight(curve: Curve, logits: Tensor) -> Tensor:

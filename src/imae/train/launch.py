@@ -347,9 +347,13 @@ def train_here(
         if is_first:
             stack.enter_context(run.lock())
             if run.exists() and not is_resumed:
+                is_begun = any(
+                    (folder / name).exists() for name in ("history.jsonl", "checkpoints")
+                )
                 raise ArgumentError(
                     f"{folder}: holds a run already; continue it with --resume {folder}, "
                     "or choose another --out"
+                    + ("" if is_begun else " (nothing is trained in it yet: it can be removed)")
                 )
         is_early = is_resumed and "content" not in run.preparation()
         state = setup(

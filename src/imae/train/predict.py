@@ -53,6 +53,7 @@ def predict(
     *,
     which: str | None = None,
     root: str | Path | None = None,
+    on_bad_image: str | None = None,
     progress: Progress | None = None,
 ) -> Predictions:
     """The classes of new rows, which need no labels, and the probability of each class.
@@ -68,10 +69,12 @@ def predict(
         which: "best" on the held-out labels, or "final"; by default the best if there is one.
         root: For a known set the folder of its files. For a path the folder that all images must
             be in.
+        on_bad_image: "fail" stops at an image that cannot be read; "skip" decodes every image
+            first and leaves those out, which a note says; by default as the run was trained.
         progress: Called with the rows that are done and all rows.
 
     Raises:
-        ArgumentError: If ``which`` is neither.
+        ArgumentError: If ``which`` or ``on_bad_image`` is neither.
         DataError: If the run is not trained, or the rows cannot be read or do not match it.
 
     Examples:
@@ -91,7 +94,7 @@ def predict(
     network = load_network(run, which)
     where = str(data) if isinstance(data, str | Path) else "the rows given"
     notes: list[str] = []
-    split = prepare_rows(run, data, root=root, say=notes.append)
+    split = prepare_rows(run, data, root=root, on_bad_image=on_bad_image, say=notes.append)
     labels, probabilities = _run(network, plain_batches(run, split), progress, where)
     return Predictions(split.row_ids, labels, probabilities, split.class_names, tuple(notes))
 
@@ -101,6 +104,7 @@ def prepare_rows(
     data: object,
     *,
     root: str | Path | None = None,
+    on_bad_image: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Split:
     """New rows as the network of a run takes them; see ``predict`` for what they may be.
@@ -113,7 +117,9 @@ def prepare_rows(
     """
     preparation = read_preparation(run.folder)
     where = str(data) if isinstance(data, str | Path) else "the rows given"
-    options = run.config.data.options
+    options = dict(run.config.data.options)
+    if on_bad_image is not None:
+        options["on_bad_image"] = on_bad_image
     rows = load_unlabelled(data, like=preparation.like, options=options, root=root)
     if say is not None:
         for note in rows.notes:
@@ -216,6 +222,11 @@ def load_network(run: Run, which: str | None) -> Network:
             raise DataError(
                 f"{run.path}: has no best weights, as no rows were held out to choose by; use "
                 f"the final ones"
+            )
+        if run.result is not None:  # resuming would leave it as it is
+            raise DataError(
+                f"{weights / (which or 'final')}.pt: is missing, and the run has finished; put it "
+                "back, or train again with another --out"
             )
         raise DataError(
             f"{run.path}: has no {which or 'final'} weights yet; finish it with: "

@@ -50,7 +50,10 @@ def corrupt_split(
     """
     options = KINDS.find(spec.kind).defaults
     if "mapping" in options and mapping is None:
-        raise ArgumentError(f"noise {spec.kind!r} needs a map FROM:TO,FROM:TO")
+        raise ArgumentError(
+            f"noise {spec.kind!r} needs a map FROM:TO,FROM:TO "
+            "of classes (--set noise_map=..., of imae noise --map)"
+        )
     if "mapping" not in options and mapping is not None:
         raise ArgumentError(f"noise {spec.kind!r} takes no map; leave it out")
     if "exact" not in options and exact:

@@ -41,7 +41,11 @@ class Run:
         self, path: str | os.PathLike[str], *, model: str | nn.Module | None = None
     ) -> None:
         self.folder = RunFolder(path)
-        self.config: Config = build_config(self.folder.config())
+        content = self.folder.config()
+        try:
+            self.config: Config = build_config(content)
+        except ArgumentError as error:
+            raise ArgumentError(f"{self.folder.path / 'config.json'}: {error}") from None
         self._trusted_model = model
         if not isinstance(model, nn.Module) and model not in (None, self.config.model.name):
             raise DataError(

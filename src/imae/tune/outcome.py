@@ -91,7 +91,8 @@ class Outcome:
         standard_error: Of the best accuracy.
         shrinkage: By how much differences between settings are smaller on given labels than on
             true ones, in (0, 1]; 1 with clean labels.
-        noise_rate: Share of wrong labels, as far as it is known.
+        noise_rate: Share of wrong labels: that of the noise that was added, or else an upper
+            bound, what the best trial does not predict.
         is_clean: Whether accuracies are on clean labels.
         trials: All that ended, by number.
         folder: Where the runs are.
@@ -119,10 +120,12 @@ class Outcome:
             f"{100 * self.standard_error:.1f} points"
         ]
         if not self.is_clean:
+            is_limit = self.noise_rate == 1 - self.best.accuracy
+            rate, least = ("at most ", "at least ") if is_limit else ("", "")
             lines.append(
-                f"with about {self.noise_rate:.0%} wrong labels, differences show at "
-                f"{self.shrinkage:.2f} of their true size (1 - C r / (C - 1)); the ranking is "
-                "exact only under uniform noise"
+                f"with {rate}{self.noise_rate:.0%} wrong labels, differences show at "
+                f"{least}{self.shrinkage:.2f} of their true size (1 - C r / (C - 1)); the ranking "
+                "is exact only under uniform noise"
             )
         if self.chosen is not self.best:
             lines.append(
