@@ -288,7 +288,7 @@ class FrameColumns(ColumnFile):
             raise CellError(
                 f"{self.path}: column {name!r} does not hold numbers only", "convert it"
             ) from None
-        wrong = first_unfit(numbers)
+        wrong = first_invalid(numbers)
         if wrong is not None:
             raise CellError(
                 f"{self.place(wrong)}, column {name!r} is {numbers[wrong]}",

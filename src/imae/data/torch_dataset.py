@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 from imae._draws import row_draws
 from imae.data.arrays import array_inputs
 from imae.data.assemble import Columns, assemble, position_ids
-from imae.data.columns import LABEL_NAMES, CellError, first_unfit
+from imae.data.columns import LABEL_NAMES, CellError, first_invalid
 from imae.data.features import Table
 from imae.data.split import Data, Inputs
 from imae.data.table_file import FrameColumns
@@ -259,7 +259,7 @@ def inputs_in_memory(x: Any, *, where: str) -> Inputs:
     if values.ndim >= 3 and values.dtype.kind == "f":
         return DatasetInputs(TensorDataset(torch.from_numpy(values)), np.arange(len(values)))
     names = getattr(x, "columns", None)
-    if names is not None and (values.dtype.kind not in "iufb" or first_unfit(values) is not None):
+    if names is not None and (values.dtype.kind not in "iufb" or first_invalid(values) is not None):
         values = _numbers_of_frame(x, where)
     inputs = array_inputs(values, pad=4, flip=True, where=where)
     if isinstance(inputs, Table) and names is not None:
