@@ -26,7 +26,7 @@ _FULL_AGREEMENT = 0.05
 _PRIOR_ROWS = 0.005
 # Nothing is concluded from a model that predicts this share of the right labels, all from one that
 # predicts the second.
-_NOT_LEARNED, _LEARNED = 0.4, 0.7
+_NOT_LEARNED, _LEARNED = 0.3, 0.7
 
 
 class Step(NamedTuple):
@@ -49,7 +49,7 @@ class AutoT(nn.Module):
         g   = (a - 1/C) / (1 - 1/C) / 0.05, within [0, 1]
         u   = C / floor(C/2) times how often the label is in the less likely half of the classes
         e   = 1 / (2 sqrt(N)), the largest standard error of a share of the N rows in the means
-        l   = ((a - u/C - e) / (1 - u + 2 e) - 0.4) / 0.3, within [0, 1]; 1 for two classes
+        l   = ((a - u/C - e) / (1 - u + 2 e) - 0.3) / 0.4, within [0, 1]; 1 for two classes
         T   = 20 times the highest l r sqrt(s d g) so far
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
