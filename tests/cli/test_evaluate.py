@@ -147,6 +147,16 @@ def test_a_bad_file_is_one_line(run, arrays, tmp_path, change, kind, message):
     assert "\n" not in str(error)
 
 
+def test_numbers_are_shown_before_they_cannot_be_stored(run, digits_run, monkeypatch):
+    def refuse(*_):
+        raise OSError(30, "Read-only file system", "retrieval.json")
+
+    monkeypatch.setattr("imae.train.measure.store_retrieval", refuse)
+    result = run("eval-retrieval", digits_run)
+    assert isinstance(result.exception, OSError)
+    assert "mAP" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [

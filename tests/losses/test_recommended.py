@@ -10,6 +10,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
+import imae
 from imae.curves import IMAE, MAE, Window
 from imae.curves.curve import Curve
 from imae.errors import ArgumentError
@@ -204,3 +205,13 @@ def test_pieces_make_no_difference(monkeypatch, generator, shape, weight):
     for gradient, state in results[1:]:
         torch.testing.assert_close(gradient, results[0][0])
         torch.testing.assert_close(state, results[0][1])
+
+
+@pytest.mark.parametrize("loss", [imae.IMAELoss(T="auto", cap=0.75), imae.GCELoss(cap=0.75)])
+def test_one_class_is_certain_under_any_cap(loss):
+    logits = torch.randn(4, 1, requires_grad=True)
+    value = loss(logits, torch.zeros(4, dtype=torch.int64))
+    value.backward()
+    assert value.isfinite()
+    assert logits.grad.abs().max() == 0
+    assert torch.equal(imae.CappedLogits(0.75)(logits), torch.zeros(4, 1))

@@ -1,5 +1,6 @@
 """A trained run put to use: `imae predict`, `export`, `eval-retrieval` and `eval-robust`."""
 
+import functools
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -154,6 +155,7 @@ def eval_retrieval(
     from imae.metrics.retrieval import evaluate
 
     wanted = _ranks(ranks)
+    to_store = None
     if page is not None:
         check_choice("the extension of a page", page.suffix.lower(), (".html",))
         check_overwriting(page, overwrite=overwrite)
@@ -166,7 +168,7 @@ def eval_retrieval(
         arrays, pictures, has_cameras = _of_run(run, which, root)
         found = evaluate(**arrays, ranks=wanted, rerank=rerank)
         if which == "final" and not rerank:
-            store_retrieval(run, found)
+            to_store = functools.partial(store_retrieval, run, found)
     else:
         arrays, pictures, has_cameras = _of_file(source)
         try:
@@ -183,6 +185,8 @@ def eval_retrieval(
         typer.echo(f"wrote {page}")
     else:
         say_next("imae", "eval-retrieval", source, "--page", "queries.html")
+    if to_store is not None:  # last: a folder that cannot be written to has shown its numbers
+        to_store()
 
 
 def _write_page(

@@ -118,7 +118,7 @@ class AutoT(nn.Module):
             total: Sum of a tensor over all processes that share the batch.
             limit: What puts the cap on rows of the logits, if they have none.
         """
-        if not self._learns():
+        if not self._learns() or logits.shape[1] < 2:  # one class is never contradicted
             return self._present()
         chance = 1 / logits.shape[1]
         step = rows_of(logits, CAPPED_PIECE) if is_plain(logits) else None
@@ -129,7 +129,7 @@ class AutoT(nn.Module):
             parts = zip(logits.split(step), target.split(step), weights, strict=False)
             sums = torch.stack([self._sums(limit(z), y, v) for z, y, v in parts]).sum(0)
         sums = total(sums)
-        if sums.is_cpu and chance < 1 and is_plain(sums):
+        if sums.is_cpu and is_plain(sums):
             self._follow(sums, chance)
         else:
             self._follow_tensors(sums, chance)

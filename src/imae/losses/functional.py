@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from imae.curves.curve import Curve
-from imae.errors import ArgumentError, check_choice, check_interval
+from imae.errors import ArgumentError, check_choice
 from imae.losses.arguments import (
     Labels,
     check_classes_in_range,
@@ -31,6 +31,7 @@ from imae.losses.margin import (
     batch_weight,
     cap_logits,
     chance_weight,
+    check_cap,
     is_batched,
     is_trainable,
     margin,
@@ -133,7 +134,7 @@ def curve_loss(
     is_simple = label_smoothing == 0 and labels.index is not None and is_plain(logits, target)
     is_fast = is_simple and _has_gradient(logits) and not is_trainable(curve)
     if cap is not None:
-        check_interval("cap", cap, low=1 / num_classes, high=1, open_low=True, open_high=True)
+        check_cap(cap, num_classes)
         if not is_fast:
             labels = replace(labels, logits=cap_logits(precise(labels.logits), cap))
     if not is_plain(logits, target):

@@ -309,8 +309,7 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
         tensor([[0.7500, 0.2500], [0.6769, 0.3231]])
     """
     dim = min(1, logits.dim() - 1)
-    lowest = 1 / max(1, logits.shape[dim])
-    check_interval("cap", cap, low=lowest, high=1, open_low=True, open_high=True)
+    check_cap(cap, logits.shape[dim])
     wide = precise(logits)
     is_impossible = wide == -math.inf
     number = (~is_impossible).sum(dim, keepdim=True)
@@ -326,6 +325,22 @@ def cap_logits(logits: Tensor, cap: float) -> Tensor:
     capped = torch.where(number == 2, _saturated(centred, norm), capped)
     capped = capped.masked_fill(is_impossible, -math.inf)
     return capped.to(logits.dtype)
+
+
+def check_cap(cap: float, num_classes: int) -> None:
+    """Checks that a cap is above chance; one class has probability 1, and any cap leaves it so.
+
+    Raises:
+        ArgumentError: If it is not.
+
+    Examples:
+        >>> check_cap(0.05, 10)
+        Traceback (most recent call last):
+            ...
+        imae.errors.ArgumentError: cap must be in (0.1, 1), got 0.05
+    """
+    lowest = 1 / num_classes if num_classes > 1 else 0
+    check_interval("cap", cap, low=lowest, high=1, open_low=True, open_high=True)
 
 
 # Logits this many times as large as their differences are moved to 0 before they are centred.
