@@ -339,7 +339,7 @@ def _judge(
 def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> NDArray[np.bool_]:
     """Classes that the network hardly ever predicts, shape (C,), and a warning that names them."""
     number = classes.num_classes
-    votes = np.bincount(classes.classes.ravel(), classes.shares.ravel(), minlength=number)
+    votes = np.bincount(classes.classes.ravel(), classes.shares.ravel(), number).astype(np.float64)
     is_lost = _is_lost(votes, given)
     if is_lost[given].all():
         raise DataError("the network has not learned any class; train longer")
