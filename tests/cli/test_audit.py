@@ -431,7 +431,7 @@ def test_a_share_by_few_rows_is_not_to_be_trusted(tmp_path, capsys, number, is_f
     table.write_text("\n".join(["size,label", *lines]))
     assert main(["audit", str(table), "--epochs", "9", "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().err
-    assert ("estimated from 4 rows that were not trained on" in said) == is_few
+    assert ("only 4 rows were not trained on" in said) == is_few
     assert ("look at the rows, not at the share" in said) == is_few
 
 

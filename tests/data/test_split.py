@@ -28,6 +28,8 @@ def test_split_knows_its_length_and_classes(table_split):
         ({"weights": np.array([1, -0.5, 1], np.float32)}, "'row 1' must be finite"),
         ({"weights": np.array([1, 1, np.nan], np.float32)}, "'row 2' must be finite"),
         ({"weights": np.array([np.inf, 1, 1], np.float32)}, "'row 0' must be finite"),
+        ({"weights": np.array([1, 2e20, 1], np.float32)}, "'row 1' must be 0 or .* divide all"),
+        ({"weights": np.array([1, 1, 5e-21], np.float32)}, "'row 2' must be 0 or from 1e-20"),
     ],
 )
 def test_split_refuses(table_split, change, message):
@@ -36,7 +38,7 @@ def test_split_refuses(table_split, change, message):
 
 
 def test_split_accepts_what_is_just_inside(table_split):
-    weights = np.zeros(3, np.float32)
+    weights = np.array([0, 1e-19, 1e20], np.float32)
     split = table_split([0, 1, 1], weights=weights, clean_labels=np.array([1, 1, 0]))
     assert split.weights is weights
 

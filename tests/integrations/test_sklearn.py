@@ -26,6 +26,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import check_param_validation, parametrize_with_checks
 
+from imae._draws import seeded
 from imae.audit.calibrate import stretched
 from imae.curves import GCE
 from imae.errors import DataError
@@ -189,9 +190,38 @@ def test_tables_and_texts():
 
 def test_sparse_rows_are_trained_on_as_dense_ones():
     rows, labels = load_iris(return_X_y=True)
-    dense = clone(FAST).fit(rows, labels).predict_proba(rows)
-    sparse = clone(FAST).fit(scipy.sparse.csr_array(rows), labels).predict_proba(rows)
+    model = clone(FAST).set_params(hidden_layer_sizes=100)
+    dense = clone(model).fit(rows, labels).predict_proba(rows)
+    sparse = clone(model).fit(scipy.sparse.csr_array(rows), labels).predict_proba(rows)
     np.testing.assert_allclose(sparse, dense, rtol=1e-9)
+
+
+def made_up_texts(num_texts=700, num_words=600):
+    """Texts of three topics, a quarter of whose words are those of the topic."""
+    draws = seeded(1)
+    topics = [draws.choice(num_words, 60, replace=False) for _ in range(3)]
+    common = 1 / np.arange(1, num_words + 1)
+    labels = draws.integers(0, 3, num_texts)
+    texts = []
+    for label in labels:
+        words = draws.choice(num_words, 18, p=common / common.sum()).tolist()
+        texts.append(
+            " ".join(f"w{word}" for word in words + draws.choice(topics[label], 6).tolist())
+        )
+    return texts, labels
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+@pytest.mark.parametrize(("rate", "ahead"), [(0.0, -0.01), (0.2, 0.005)])
+def test_texts_are_learned_as_well_as_by_regression_and_better_under_wrong_labels(
+    scale, rate, ahead
+):
+    texts, labels = made_up_texts()
+    rows = scale * TfidfVectorizer().fit_transform(texts)
+    given = symmetric(labels[:450], rate=rate, num_classes=3, seed=1).labels
+    accuracy = IMAEClassifier(random_state=0).fit(rows[:450], given).score(rows[450:], labels[450:])
+    plain = LogisticRegression().fit(rows[:450] / scale, given)
+    assert accuracy >= plain.score(rows[450:] / scale, labels[450:]) + ahead
 
 
 @pytest.mark.parametrize("loss", ["gce:q=0.5", GCE(q=0.5), "mae"])
@@ -366,6 +396,12 @@ def test_the_auditor_scales_raw_tables(auditor):
 def test_weights_that_cannot_be_used_are_refused(auditor, weight):
     with pytest.raises(ValueError, match=r"zero|shape|1D"):
         auditor.fit(*load_iris(return_X_y=True), sample_weight=weight)
+
+
+def test_weights_whose_sum_is_infinite_are_refused():
+    rows, labels = load_iris(return_X_y=True)
+    with pytest.raises(DataError, match=r"'0' must be 0 or from 1e-20 to 1e\+20"):
+        clone(FAST).fit(rows.astype(np.float32), labels, np.full(150, 1e38))
 
 
 def test_the_auditor_passes_weights_to_the_estimator():

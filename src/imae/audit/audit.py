@@ -22,6 +22,7 @@ from imae.audit.calibrate import (
     monotone,
     neighbour_weight,
     noise_rate,
+    sharpened,
     stretched,
     suggestions,
 )
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
 _LOST = 0.1  # predictions of a class, by its labels, below which it is not learned
+_FEW = 30  # rows that were not trained on, by which a share is not known
 _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as far from all
 
 Ints = NDArray[np.int64]
@@ -85,10 +87,11 @@ def audit(
     Args:
         source: A run or its folder; rows to train on first, as ``imae.train.train`` takes them:
             arrays or a frame ``(X, y)``, an ``imae.data.Data`` or a ``torch.utils.data.Dataset``;
-            probabilities of every class, shape (N, C), rows summing to one, preferably of rows that
-            the model was not trained on; the dynamics of a training, an
-            ``imae.records.EpochDynamics`` for each epoch; or None, to judge by features only.
-        given: Given labels, shape (N,); only a run has its own.
+            probabilities of every class, shape (N, C), rows summing to one, best of rows that the
+            model was not trained on, whether it is too sure or not sure enough; the dynamics of a
+            training, an ``imae.records.EpochDynamics`` for each epoch; or None, to judge by
+            features only.
+        given: Given labels, shape (N,); only a run brings its own.
         features: Shape (N, F). For a run in the order of the result's ``row_ids``; by default the
             frozen features that it was trained on, if any.
         precision: Flag as many rows as possible with at least this *estimated* share of wrong
@@ -108,7 +111,8 @@ def audit(
         DataError: If there is no run, it has no dynamics, or arrays do not match.
 
     Warns:
-        UserWarning: If classes are hardly ever predicted, so that their labels cannot be judged.
+        UserWarning: If classes are hardly ever predicted, so that their labels cannot be judged,
+            or fewer than 30 rows were not trained on.
 
     Examples:
         >>> from imae._draws import seeded
@@ -199,6 +203,9 @@ def _evidence_of_arrays(
         raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
     _check_distinct("class_names", names)
     if isinstance(judged_by, np.ndarray):
+        is_lost = _is_lost(judged_by.sum(0, dtype=np.float64), labels)
+        if not is_lost[labels].all():
+            judged_by = sharpened(judged_by, labels, np.flatnonzero(~is_lost[labels]))
         disbelief = 1 - judged_by[np.arange(len(labels)), labels].astype(np.float64)
         beliefs = classes = likely_classes(judged_by)
     elif judged_by is not None:
@@ -250,6 +257,15 @@ def _check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> 
 def _judge(
     evidence: Evidence, features: NDArray[np.floating] | None, precision: float | None
 ) -> Audit:
+    num_unseen = int(evidence.is_unseen.sum())
+    if num_unseen < min(_FEW, len(evidence.given)):
+        warnings.warn(
+            f"only {num_unseen} rows were not trained on, so the share of wrong labels is judged "
+            "by all rows; it may be far off, and its range is wide: look at the rows, not at the "
+            "share",
+            stacklevel=3,
+        )
+        evidence = replace(evidence, is_unseen=np.ones_like(evidence.is_unseen))
     given, classes, beliefs = evidence.given, evidence.classes, evidence.beliefs
     suspicion = evidence.disbelief
     is_lost = _lost_classes(classes, given, evidence.class_names)[given]
@@ -298,7 +314,7 @@ def _judge(
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     if features is not None and is_lost.any():  # else nothing is known of these labels
         rate = float(np.where(is_lost, wrong, rate).mean())
-    low, high = model.interval(rate)
+    low, high = replace(model, num_rows=min(num_unseen, model.num_rows)).interval(rate)
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
     is_flagged[np.argsort(-suspicion, kind="stable")[:count]] = True
@@ -326,10 +342,9 @@ def _judge(
 def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> NDArray[np.bool_]:
     """Whether the network hardly ever predicts each class, shape (C,); warns if there are any."""
     number = classes.num_classes
-    votes = np.bincount(classes.classes.ravel(), classes.shares.ravel(), minlength=number)
-    counts = np.bincount(given, minlength=number)
-    is_lost = votes < _LOST * counts
-    if is_lost[counts > 0].all():
+    votes = np.bincount(classes.classes.ravel(), classes.shares.ravel(), number).astype(np.float64)
+    is_lost = _is_lost(votes, given)
+    if is_lost[given].all():
         raise DataError("the network has not learned any class; train longer")
     if is_lost.any():
         named = ", ".join(names[each] for each in np.flatnonzero(is_lost)[:10])
@@ -339,6 +354,11 @@ def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> N
             stacklevel=4,
         )
     return is_lost
+
+
+def _is_lost(votes: Floats, given: Ints) -> NDArray[np.bool_]:
+    """Whether each class has hardly any of these votes, shape (C,), by the number of its labels."""
+    return np.asarray(votes < _LOST * np.bincount(given, minlength=len(votes)))
 
 
 def _take(classes: TopClasses, rows: Ints) -> TopClasses:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.audit.evidence import TopClasses, blocks
+from imae.audit.evidence import TopClasses, blocks, likely_classes
 from imae.errors import ArgumentError, check_interval
-from imae.noise.rate_curve import fit_transition, symmetric_transition
+from imae.noise.rate_curve import fit_transition, symmetric_transition, tempered
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,6 +33,12 @@ _SHARE = 0.1  # of the rows that are at the cap, if there is one
 _DISTINCT = 20  # of them that differ: a tree or a table repeats a few rows exactly
 _SURE = 0.99  # probability that the cap is brought to
 _TINY = 1e-12
+_SUREST = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12)  # parts of the rows, the surest
+_FALLING = (0.5, 0.25)  # such a part and the surer half of it show how the share still falls
+_LINE_Z = 1.5  # standard deviations by which a line must be lower than all parts to count
+_Z = 1.96  # of a range of 95%
+_LARGEST_POWER = 16.0
+_HALVINGS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +56,12 @@ class NoiseModel:
 
     Args:
         transition: T, shape (C, C).
-        num_rows: Rows that it was fitted to.
+        num_rows: Rows that were not trained on, of those that it was fitted to.
         rate: Mean of P(wrong) over them.
         has_pairs: Whether T has its own chance for each pair of classes.
-        ceiling: Share of these rows whose likeliest class is not the given one: the noise rate
-            if the network were always right.
+        ceiling: Share of them whose likeliest class is not the given one: the noise rate if the
+            network never erred.
+        floor: The least that the rows whose class is plainest allow for (``SurestRows``).
     """
 
     transition: Floats
@@ -62,6 +69,7 @@ class NoiseModel:
     rate: float
     has_pairs: bool
     ceiling: float
+    floor: float
 
     def wrong(self, classes: TopClasses, given: Ints) -> Floats:
         """P(wrong) of rows with these likely classes and given labels, shape (N,)."""
@@ -87,19 +95,111 @@ class NoiseModel:
         return _ramp(float(mistakes.max()), _FEW_PAIRS, _ALL_PAIRS)
 
     def interval(self, rate: float) -> tuple[float, float]:
-        """Range of the noise rate: from the estimate to the ceiling, both widened for chance (95%).
+        """What the noise rate may be: from the floor to the ceiling, with 95% for chance.
 
         Where wrong labels look like the network's own mistakes, as people's mistakes on hard rows
-        do, the data cannot tell the two apart, and the estimate is too low. The ceiling
-        counts all of them as wrong labels.
+        do, the data do not tell one from the other, and the estimate is too low. The ceiling
+        counts all of them as wrong labels. Where labels are contradicted because classes overlap,
+        the estimate is too high, and the floor counts only what is contradicted where the class is
+        plain. Both ends are moved outwards by chance as Wilson's interval is.
 
         Args:
             rate: The estimate, over all rows.
         """
-        low, high = min(rate, self.rate), max(rate, self.ceiling)
-        ends = np.array([low, high])
-        spread = 1.96 * np.sqrt(ends * (1 - ends) / self.num_rows)
-        return max(0.0, low - float(spread[0])), min(1.0, high + float(spread[1]))
+        low, _ = wilson(min(rate, self.rate), self.num_rows)
+        _, high = wilson(max(rate, self.ceiling), self.num_rows)
+        return min(low, self.floor), high
+
+
+def wilson(share: float, number: float, *, z: float = _Z) -> tuple[float, float]:
+    """What a share of so many rows may be in truth: Wilson's interval, honest for few rows too.
+
+    Args:
+        share: In [0, 1].
+        number: Rows that it was counted in.
+        z: Its width in standard deviations.
+
+    Examples:
+        >>> tuple(round(end, 2) for end in wilson(1.0, 3))
+        (0.44, 1.0)
+
+    Reference:
+        Wilson, "Probable inference, the law of succession, and statistical inference", Journal of
+        the American Statistical Association 1927.
+    """
+    centre = share * number + z**2 / 2
+    spread = z * math.sqrt(share * (1 - share) * number + z**2 / 4)
+    low, high = ((centre + side * spread) / (number + z**2) for side in (-1, 1))
+    return (low if share > 0 else 0.0), (high if share < 1 else 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SurestRows:
+    """How often labels are contradicted where the class is plainest.
+
+    If the chance of a wrong label does not depend on the row but on its class, no part of the rows
+    of a class is contradicted less often than labels are wrong, and rows that are plainly of their
+    class are contradicted exactly so often. Only the order of the probabilities counts here, so it
+    does not matter whether a model is too sure of itself or not sure enough.
+
+    Of the rows for which a class is predicted, the surest 100% to 12% are looked at, for all
+    classes together. Rows of equal probability stay together. Where classes overlap so much that no
+    row is plain, the share still falls there; so it is also read off a straight line at the very
+    surest row, from the surer half (or quarter) of the rows to the surer half of these.
+
+    Args:
+        rate: The share of contradicted labels whose upper end, by one standard deviation or 1.5 for
+            a line, is the lowest.
+        spread: Its standard deviation.
+        floor: The lowest lower end of all, of a range of 95%.
+    """
+
+    rate: float
+    spread: float
+    floor: float
+
+
+def surest_rows(classes: TopClasses, given: Ints) -> SurestRows:
+    """What the surest rows say of the noise rate.
+
+    Args:
+        classes: Likely classes of the rows, best such that were not trained on.
+        given: Their given labels, shape (M,).
+
+    Examples:
+        >>> from imae.audit.evidence import likely_classes
+        >>> sure, unsure = [[0.9, 0.1]] * 100, [[0.6, 0.4]] * 100    # of which 10 and 40 differ
+        >>> given = np.repeat([0, 1, 0, 1], [90, 10, 60, 40])
+        >>> surest_rows(likely_classes(np.array(sure + unsure)), given).rate
+        0.1
+    """
+    predicted, sure = classes.classes[:, 0], classes.shares[:, 0]
+    rank = np.empty(len(given))  # from above, as a part of the rows of the same prediction
+    for each in np.unique(predicted):
+        rows = np.flatnonzero(predicted == each)
+        rank[rows] = np.searchsorted(np.sort(-sure[rows]), -sure[rows]) / len(rows)
+    differs = predicted != given
+
+    def share(part: float) -> tuple[float, int]:
+        rows = np.flatnonzero(rank < part)
+        return float(differs[rows].mean()), len(rows)
+
+    ends = []  # upper end, share, its standard deviation
+    lows = []
+    for part in _SUREST:
+        found, number = share(part)
+        upper = wilson(found, number, z=1.0)[1]
+        ends.append((upper, found, upper - found))
+        lows.append(wilson(found, number)[0])
+    for part in _FALLING:
+        (outer, number), (inner, _) = share(part), share(part / 2)
+        found = max(0.0, 2 * inner - outer)
+        # It is 1.5 times one half less 0.5 times the other, each of n / 2 rows.
+        spread = math.sqrt(5 * (outer * (1 - outer) + 1 / number) / number)
+        ends.append((found + _LINE_Z * spread, found, spread))
+        lows.append(max(0.0, found - _Z * spread))
+    _, rate, spread = min(ends)
+    return SurestRows(rate, spread, min(lows))
 
 
 def fit_noise_model(classes: TopClasses, given: Ints) -> NoiseModel:
@@ -110,8 +210,7 @@ def fit_noise_model(classes: TopClasses, given: Ints) -> NoiseModel:
         given: Their given labels, shape (M,).
     """
     num_classes = classes.num_classes
-    most = max(1000, _CELLS_TO_FIT // num_classes)
-    rows = np.unique(np.linspace(0, len(given) - 1, min(most, len(given))).astype(np.int64))
+    rows = _rows_to_fit(len(given), num_classes)
     q = (classes.dense(rows) + _FLOOR / num_classes) / (1 + _FLOOR)
     labels = given[rows]
     own = q[np.arange(len(rows)), labels]
@@ -122,7 +221,18 @@ def fit_noise_model(classes: TopClasses, given: Ints) -> NoiseModel:
     right = own * np.diag(transition)[labels]
     wrong = 1 - right / (q * transition.T[labels]).sum(1)
     ceiling = float((q.argmax(1) != labels).mean())
-    return NoiseModel(transition, len(rows), float(wrong.mean()), has_pairs, ceiling)
+    floor = surest_rows(_taken(classes, rows), labels).floor
+    return NoiseModel(transition, len(rows), float(wrong.mean()), has_pairs, ceiling, floor)
+
+
+def _rows_to_fit(number: int, num_classes: int) -> Ints:
+    """Positions of a part of so many rows, evenly spread, or of all."""
+    most = max(1000, _CELLS_TO_FIT // num_classes)
+    return np.unique(np.linspace(0, number - 1, min(most, number)).astype(np.int64))
+
+
+def _taken(classes: TopClasses, rows: Ints) -> TopClasses:
+    return TopClasses(classes.classes[rows], classes.shares[rows], classes.num_classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,6 +544,58 @@ def suggestions(
     is_kept = (1 - wrong >= other) & ~(is_flagged & (shares[rows, best] > 0))
     suggested = np.where(is_kept, given, classes.classes[rows, best]).astype(np.int64)
     return suggested, np.where(is_kept, 1 - wrong, other)
+
+
+def sharpened(probabilities: Probabilities, given: Ints, rows: Ints) -> Probabilities:
+    """The probabilities to a power at which the noise model says what the surest rows say.
+
+    Formula:
+
+        softmax(t log p)
+
+    A model that was trained on wrong labels is calibrated if it gives a plain row of class i the
+    chances of row i of T. Read as the probabilities of its true class these leave no room for wrong
+    labels, and an over-trained model leaves too much. The likelihood of the labels cannot tell:
+    without any noise, t = 1 fits a calibrated model best. How often labels are contradicted where
+    the class is plainest (``SurestRows``) can, and t is what brings the mixture there. Where it is
+    there already, by two standard deviations, the probabilities stay as they are.
+
+    Args:
+        probabilities: Shape (N, C), rows summing to one.
+        given: Given labels, shape (N,).
+        rows: Rows to fit t to; of many a part is taken.
+
+    Examples:
+        >>> sure, unsure = [[0.8, 0.2]] * 100, [[0.6, 0.4]] * 100    # of which 20 and 35 differ
+        >>> p, given = np.array(sure + unsure), np.repeat([0, 1, 0, 1], [80, 20, 65, 35])
+        >>> sharpened(p, given, np.arange(200))[[0, -1]].round(2).tolist()
+        [[0.99, 0.01], [0.79, 0.21]]
+    """
+    rows = rows[_rows_to_fit(len(rows), probabilities.shape[1])]
+    labels = given[rows]
+    wanted = surest_rows(likely_classes(probabilities[rows]), labels)
+    log_p = _logarithm(probabilities[rows])
+
+    def excess(power: float) -> float:
+        return fit_noise_model(likely_classes(tempered(log_p, power)), labels).rate - wanted.rate
+
+    now = excess(1.0)
+    if abs(now) <= 2 * wanted.spread:
+        return probabilities
+    near, far = 0.0, math.copysign(math.log(_LARGEST_POWER), -now)
+    for _ in range(_HALVINGS):
+        middle = (near + far) / 2
+        near, far = (middle, far) if excess(math.exp(middle)) * now > 0 else (near, middle)
+    power = math.exp((near + far) / 2)
+    raised = np.empty_like(probabilities)
+    for each in blocks(*probabilities.shape):
+        raised[each] = tempered(_logarithm(probabilities[each]), power)
+    return raised
+
+
+def _logarithm(probabilities: Probabilities) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.log(probabilities.astype(np.float64))
 
 
 def find_cap(probabilities: Probabilities) -> float | None:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from imae.train import Config
 
 _DEFAULT = "run"
-_FEW_HELD_OUT = 30  # rows; an estimated share needs more
 _SHOWN = 10  # rows in the summary
 _ID_WIDTH = 40
 
@@ -247,15 +246,6 @@ def _from_run(path: Path, features: str | None, precision: float | None) -> "Aud
 
     folder = RunFolder(path)
     found = find_wrong(folder, precision=precision)
-    held = folder.held_labels()
-    number = 0 if held is None else len(held.row_ids)
-    if 0 < number < _FEW_HELD_OUT:
-        typer.echo(
-            f"Note: the share of wrong labels is estimated from {number} rows that were not "
-            "trained on; with so few, it and its range may be far off: look at the rows, not at "
-            "the share",
-            err=True,
-        )
     if features is None or folder.config()["data"].get("features") == features:
         return found
     table = compared_features(folder, features, found.row_ids)

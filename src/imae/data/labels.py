@@ -6,7 +6,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -281,12 +281,25 @@ def check_labels(
         )
 
 
-def check_weights(weights: NDArray[np.float32], row_ids: NDArray[np.str_]) -> None:
-    """Raises a ``DataError`` that names the row unless weights are finite and not negative."""
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DataError(
-            f"weight of row {str(row_ids[row])!r} must be finite and not negative, "
-            f"got {weights[row]}"
-        )
+_LIGHTEST, _HEAVIEST = 1e-20, 1e20  # beyond, the sum of a batch may leave single precision
+
+
+def check_weights(weights: NDArray[np.floating], row_ids: NDArray[Any]) -> None:
+    """Raises a ``DataError`` that names the row unless weights can be summed: 0, or 1e-20 to 1e20.
+
+    With a weight of 1e38 the sum of a batch is infinite in single precision, and the weighted mean
+    of the losses nothing: such a run would train nothing.
+    """
+    with np.errstate(invalid="ignore"):
+        is_usable = (weights >= _LIGHTEST) & (weights <= _HEAVIEST)
+    wrong = ~(is_usable | (weights == 0))
+    if not wrong.any():
+        return
+    row = int(wrong.argmax())
+    value, name = weights[row], str(row_ids[row])
+    if not (np.isfinite(value) and value >= 0):
+        raise DataError(f"weight of row {name!r} must be finite and not negative, got {value}")
+    raise DataError(
+        f"weight of row {name!r} must be 0 or from {_LIGHTEST:g} to {_HEAVIEST:g}, got {value:g}; "
+        "only ratios of weights count: divide all of them by one number"
+    )

@@ -55,10 +55,12 @@ class Learner:
         widths: Columns, then the units of each hidden layer.
         num_classes: Number of classes C.
         method: The loss; its cap becomes the last step of the network.
-        lr: Step size of Adam.
+        lr: Step size.
         weight_decay: Weight decay.
-        dtype: Type of the rows and the weights.
-        seed: Seed of the initial weights; the global generator is not changed.
+        is_adaptive: Whether steps are those of AdamW; else of gradient descent with momentum, with
+            half of the weight decay times the squared weights, without the bias, in the loss.
+        dtype: Of the rows and the weights.
+        seed: Seed of the first weights; the global generator is left alone.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Learner:
         *,
         lr: float,
         weight_decay: float,
+        is_adaptive: bool = True,
         dtype: torch.dtype,
         seed: int,
     ) -> None:
@@ -84,9 +87,17 @@ class Learner:
         self.network = nn.Sequential(*layers, *([] if output is None else [output])).to(dtype)
         self.method = method.to(dtype)
         self.dtype = dtype
-        self.optimizer = torch.optim.AdamW(
-            self.network.parameters(), lr=lr, weight_decay=weight_decay
-        )
+        self.optimizer: torch.optim.Optimizer
+        if is_adaptive:
+            self.optimizer = torch.optim.AdamW(
+                self.network.parameters(), lr=lr, weight_decay=weight_decay
+            )
+        else:
+            groups: list[dict[str, Any]] = [{"params": [], "weight_decay": weight_decay}]
+            groups.append({"params": [], "weight_decay": 0.0})
+            for each in self.network.parameters():
+                groups[each.dim() == 1]["params"].append(each)
+            self.optimizer = torch.optim.SGD(groups, lr=lr, momentum=0.9, nesterov=True)
 
     def fit(self, training: Training, generator: np.random.RandomState) -> list[EpochDynamics]:
         """Trains, and returns the dynamics of every row in each epoch.

@@ -15,6 +15,7 @@ from imae.audit import audit
 from imae.audit.calibrate import stretch
 from imae.audit.scores import disbelief
 from imae.curves import GCE, IMAE, Curve, parse_curve
+from imae.data.labels import check_weights
 from imae.errors import ArgumentError, DataError, check_integer, import_extra
 from imae.integrations.dynamics import Learner, Training
 from imae.losses import AutoT
@@ -45,12 +46,15 @@ from sklearn.utils.validation import (  # noqa: E402
 )
 
 _MANY_ROWS = 1000  # from here on "auto" holds rows out for early stopping
-# What "auto" stands for with hidden layers, and without.
-_AUTO: dict[str, tuple[Any, Any]] = {
-    "loss": (IMAE.name, GCE.name),
-    "cap": (0.75, None),
-    "learning_rate_init": (0.01, 0.1),
+# What "auto" stands for with hidden layers, and without, of dense and of sparse rows.
+_AUTO: dict[str, tuple[Any, Any, Any]] = {
+    "loss": (IMAE.name, GCE.name, GCE.name),
+    "cap": (0.75, None, None),
+    "learning_rate_init": (0.01, 0.1, 2.0),  # the last is divided by the squared length of rows
+    "alpha": (1e-4, 1e-4, 1.0),  # the last is times that length by the number of rows
 }
+_HIDDEN = (100,)
+_ENOUGH_ROWS = 100  # sparse ones: of fewer, a linear classifier doubts every label it cannot fit
 _EPOCHS = 100
 _LINEAR_STEPS = 300  # at least, for a linear classifier
 _STILL_RISING = 1 / 3
@@ -77,6 +81,10 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     A linear classifier (``hidden_layer_sizes=()``) has other defaults. The capped loss is that of
     a network that can shape its features: with it a linear one gave up classes between others.
 
+    Sparse rows, such as texts, get a linear classifier by default, which is trained by gradient
+    descent and not by Adam. Adam takes steps of the same size for rare columns as for frequent
+    ones, so a word that appears in one text memorises its label.
+
     If there are at most ``batch_size`` rows, every step sees all of them and a row of weight k
     counts exactly as k copies of it; with more rows it does so on average.
 
@@ -86,17 +94,23 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         T: The parameter of IMAE; "auto" lets it follow the training (``imae.losses.AutoT``).
         cap: Largest probability that the network gives a class, in (1 / C, 1); None for no cap;
             "auto" is 0.75 with hidden layers, None without. ``predict_proba`` undoes it.
-        hidden_layer_sizes: Units of each hidden layer; () for a linear classifier.
+        hidden_layer_sizes: Units of each hidden layer; () for a linear classifier; "auto" is
+            (100,), and () for 100 sparse rows or more.
         alpha: Weight decay of AdamW, apart from the loss: a step shrinks the weights by the step
-            size times it. ``MLPClassifier`` adds half of it times the squared weights to the loss.
+            size times it. ``MLPClassifier`` adds half of it times the squared weights to the loss,
+            and so does a linear classifier of sparse rows. "auto" is 1e-4, and there the mean
+            squared length of a row over the number of rows, as in ``LogisticRegression`` on rows
+            of length 1.
         batch_size: Rows of a step.
         learning_rate_init: Step size of Adam; it falls linearly to 0 within ``max_iter`` epochs.
-            "auto" is 0.01 with hidden layers, 0.1 without.
-        max_iter: Maximum number of epochs; "auto" is 100, and more for a linear classifier of few
-            rows: enough for 300 steps.
+            "auto" is 0.01 with hidden layers, 0.1 without. For a linear classifier of sparse rows
+            it is that of gradient descent with momentum, and 2 over the mean squared length of a
+            row.
+        max_iter: Maximum number of epochs; "auto" is 100, and more for a linear classifier of few rows:
+            enough for 300 steps.
         early_stopping: Whether rows are held out, and training ends when the accuracy on their
             given labels is above the share of the largest class and no longer rises; "auto" does so
-            from 1,000 rows on.
+            from 1,000 rows on, but not for a linear classifier of sparse rows.
         validation_fraction: Part of the rows that is held out.
         n_iter_no_change: Epochs without a rise after which training ends.
         random_state: Seed of the first weights, the order of rows and the rows held out.
@@ -134,8 +148,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "loss": [str, Curve],
         "T": [_IS_AUTO, _NOT_NEGATIVE],
         "cap": [_IS_AUTO, _PART, None],
-        "hidden_layer_sizes": ["array-like", _AT_LEAST_ONE],
-        "alpha": [_NOT_NEGATIVE],
+        "hidden_layer_sizes": [_IS_AUTO, "array-like", _AT_LEAST_ONE],
+        "alpha": [_IS_AUTO, _NOT_NEGATIVE],
         "batch_size": [_AT_LEAST_ONE],
         "learning_rate_init": [_IS_AUTO, _POSITIVE],
         "max_iter": [_IS_AUTO, _AT_LEAST_ONE],
@@ -151,8 +165,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         T: float | Literal["auto"] = "auto",
         cap: float | Literal["auto"] | None = "auto",
-        hidden_layer_sizes: int | Sequence[int] = (100,),
-        alpha: float = 1e-4,
+        hidden_layer_sizes: int | Sequence[int] | Literal["auto"] = "auto",
+        alpha: float | Literal["auto"] = "auto",
         batch_size: int = 256,
         learning_rate_init: float | Literal["auto"] = "auto",
         max_iter: int | Literal["auto"] = "auto",
@@ -192,12 +206,13 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: If the rows or the labels cannot be used.
         """
         X, y, weight = self._checked(X, y, sample_weight)
+        self._is_sparse, self._num_rows = not isinstance(X, np.ndarray), len(y)
         self.classes_, given = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(f"there must be two classes or more, got one class: {self.classes_}")
         generator = check_random_state(self.random_state)
         try:
-            learner = self._build(X, int(generator.randint(2**31)))
+            learner = self._build(X, weight, int(generator.randint(2**31)))
         except ArgumentError as error:  # what only the curve and the number of classes tell
             raise InvalidParameterError(str(error)) from error
         cap = self._chosen("cap")
@@ -253,9 +268,10 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, **_TYPES)
         check_classification_targets(y)
         weight = _checked_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        check_weights(weight, np.arange(len(weight)))
         return X, np.asarray(y), torch.from_numpy(weight.copy())
 
-    def _build(self, X: Any, seed: int) -> Learner:
+    def _build(self, X: Any, weight: Tensor, seed: int) -> Learner:
         for units in self._hidden():
             check_integer("hidden_layer_sizes", units, low=1)
         loss, cap = self._chosen("loss"), self._chosen("cap")
@@ -264,25 +280,39 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             curve = AutoT(cap or 1.0) if self.T == "auto" else IMAE(self.T)
         elif self.T != "auto":
             raise ArgumentError(f"T belongs to loss='imae', got T={self.T!r} with {loss!r}")
+        lr, alpha = self._chosen("learning_rate_init"), self._chosen("alpha")
+        if self._kind() == 2:
+            counts = weight.double().numpy()
+            squares = np.ravel(X.multiply(X).sum(1))
+            length = max(float(np.average(squares, weights=counts)), 1e-12)
+            lr = lr / length if self.learning_rate_init == "auto" else lr
+            alpha = alpha * length / float(counts.sum()) if self.alpha == "auto" else alpha
         return Learner(
             (X.shape[1], *self._hidden()),
             len(self.classes_),
             CurveMethod(curve, normalize="chance", cap=cap),
-            lr=self._chosen("learning_rate_init"),
-            weight_decay=self.alpha,
+            lr=lr,
+            weight_decay=alpha,
+            is_adaptive=self._kind() != 2,
             dtype=torch.from_numpy(np.empty(0, X.dtype)).dtype,
             seed=seed,
         )
 
     def _hidden(self) -> tuple[int, ...]:
         sizes = self.hidden_layer_sizes
+        if isinstance(sizes, str):  # auto
+            return () if self._is_sparse and self._num_rows >= _ENOUGH_ROWS else _HIDDEN
         return tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
 
     def _chosen(self, name: str) -> Any:
         """A parameter, or what "auto" stands for."""
         value = getattr(self, name)
         is_auto = isinstance(value, str) and value == "auto"
-        return _AUTO[name][not self._hidden()] if is_auto else value
+        return _AUTO[name][self._kind()] if is_auto else value
+
+    def _kind(self) -> int:
+        """Place of the values in ``_AUTO``."""
+        return 0 if self._hidden() else 1 + self._is_sparse
 
     def _max_epochs(self, number: int) -> int:
         """Epochs at most, with so many rows to train on."""
@@ -294,7 +324,9 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _held_out(self, given: Ints, generator: np.random.RandomState) -> Ints:
         """Positions of rows that only decide when to stop."""
         wanted = self.early_stopping
-        if not (len(given) >= _MANY_ROWS if wanted == "auto" else wanted):
+        if wanted == "auto":  # a linear classifier of sparse rows is held back by alpha
+            wanted = len(given) >= _MANY_ROWS and self._kind() != 2
+        if not wanted:
             return np.empty(0, np.int64)
         counts = np.bincount(given)
         _, held = train_test_split(
