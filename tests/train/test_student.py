@@ -9,6 +9,7 @@ from imae.train.predict import load_network, plain_batches, predicted_classes
 from imae.train.rows import load_rows, prepare
 
 
+@pytest.mark.filterwarnings("ignore:.*predicts no row as")
 def test_a_student_learns_the_predictions_of_the_best_epoch_for_every_row(configure, tmp_path):
     teacher = train(configure(noise="symmetric:0.4", data={"hold_out": 0.2}))
     before = {path: path.read_bytes() for path in sorted(teacher.path.glob("*.npz"))}
@@ -40,6 +41,7 @@ def test_labels_that_a_spreadsheet_would_run_are_read_back(tmp_path):
     assert len(student.folder.labels().given) == len(rows) == 40
 
 
+@pytest.mark.filterwarnings("ignore:.*predicts no row as")
 def test_rows_that_were_removed_stay_removed(tmp_path):
     table, labels = tmp_path / "table.csv", tmp_path / "labels.csv"
     lines = [f"{row % 7},{'ab'[row % 2]}" for row in range(40)]
@@ -71,3 +73,11 @@ def test_a_student_of_a_sample_is_refused(configure):
     teacher = train(configure(data={"rows": 40}))
     with pytest.raises(ArgumentError, match="was trained on a part of the rows"):
         train_student(teacher)
+
+
+def test_a_class_that_the_teacher_never_predicts_is_named(tmp_path):
+    x = np.zeros((40, 3))
+    y = np.array(["common", "rare"])[(np.arange(40) % 10 == 0).astype(int)]
+    teacher = train({"train": {"epochs": 1}, "out": str(tmp_path / "first")}, data=(x, y))
+    with pytest.warns(UserWarning, match="predicts no row as rare, so the student"):
+        train_student(teacher, (x, y), out=tmp_path / "second")

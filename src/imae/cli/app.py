@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -324,6 +325,16 @@ def progress_bar(unit: str) -> Iterator[Callable[[int, int], None]]:
 
 
 _NARROWEST = 8  # characters of a cell that was shortened
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Prints each warning of the block as one line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for line in dict.fromkeys(str(warning.message) for warning in caught):
+        typer.echo(f"Note: {line}", err=True)
 
 
 def print_table(

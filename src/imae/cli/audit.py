@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from imae.cli.app import (
     data_flags,
     gather_settings,
     print_table,
+    warnings_as_lines,
 )
 from imae.cli.review import (
     apply,
@@ -144,14 +144,14 @@ def run(
         "out": out,
     }
     if probabilities is not None:
-        with _warnings_as_lines():
+        with warnings_as_lines():
             folder, found = _from_probabilities(target, probabilities, flags, settings, precision)
     else:
         with _suggesting_audit():
             path = _trained(target, flags, features, settings)
         if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
             return
-        with _warnings_as_lines():
+        with warnings_as_lines():
             folder, found = RunFolder(path), _from_run(path, features, precision)
     found.save(folder)
     page = write_pages(folder.path, most_previews=previews)
@@ -168,16 +168,6 @@ def _suggesting_audit() -> Iterator[None]:
     except Stopped as stopped:
         line = stopped.message.replace("imae train --resume", "imae audit")
         raise Stopped(line, stopped.code) from None
-
-
-@contextlib.contextmanager
-def _warnings_as_lines() -> Iterator[None]:
-    """Prints each warning of the block as one line."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for line in dict.fromkeys(str(warning.message) for warning in caught):
-        typer.echo(f"Note: {line}", err=True)
 
 
 def _trained(

@@ -27,6 +27,7 @@ from imae.cli.app import (
     gather_settings,
     print_table,
     say_next,
+    warnings_as_lines,
 )
 from imae.errors import ArgumentError, import_extra
 from imae.records.measures import MEASURES
@@ -161,7 +162,8 @@ def _train_student(path: Path, flags: dict[str, object], *, has_others: bool) ->
             "--student trains with the settings of its run; only DATA, if it was moved, and --out "
             "can be given with it"
         )
-    run = train_student(path, data, out=out, show=True)
+    with warnings_as_lines():
+        run = train_student(path, data, out=out, show=True)
     _report(run.path, run.result)
 
 

@@ -106,8 +106,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "auto" is 0.01 with hidden layers, 0.1 without. For a linear classifier of sparse rows
             it is that of gradient descent with momentum, and 2 over the mean squared length of a
             row.
-        max_iter: Maximum number of epochs; "auto" is 100, and more for a linear classifier of few rows:
-            enough for 300 steps.
+        max_iter: Maximum number of epochs; "auto" is 100, and more for a linear classifier of few
+            rows: enough for 300 steps.
         early_stopping: Whether rows are held out, and training ends when the accuracy on their
             given labels is above the share of the largest class and no longer rises; "auto" does so
             from 1,000 rows on, but not for a linear classifier of sparse rows.

@@ -165,10 +165,9 @@ class AutoT(nn.Module):
         ones = torch.ones_like(sure)
         terms = torch.stack([agrees, sure * (1 - agrees), sure * agrees, is_low, ones])
         # A row that does not count may be anything, NaN included.
-        is_counted = counts > 0
-        counted = torch.where(is_counted, terms * counts, torch.zeros_like(terms))
+        counted = torch.where(counts > 0, terms * counts, torch.zeros_like(terms))
         sums = counted.flatten(1).sum(1)
-        return torch.cat([sums, is_counted.sum().to(sums.dtype).unsqueeze(0)])
+        return torch.cat([sums, counts.square().sum().unsqueeze(0)])
 
     def _follow(self, sums: Tensor, chance: float) -> None:
         """As ``_follow_tensors`` with numbers, which take a tenth of the time."""
@@ -180,12 +179,12 @@ class AutoT(nn.Module):
         Args:
             sums: Over the rows: of those that agree, of q where they differ, of q where they
                 agree, of those whose label is in the less likely half of the classes, how much all
-                of them count, and the number of those that count at all.
+                of them count, and the squares of that.
             chance: 1 / C.
         """
         T, steps = self.T.item(), int(self.num_steps.item())
         means: list[float] = self.means.tolist()
-        *parts, number, num_rows = sums
+        *parts, number, squares = sums
         is_usable = number > 0 and math.isfinite(sum(parts))
         if not (is_usable and self._learns()):
             return Step(T, means, steps)
@@ -193,6 +192,8 @@ class AutoT(nn.Module):
         kept = min(1 - 1 / steps, _DECAY)
         part = (1 - kept) / number
         means = [kept * old + part * new for old, new in zip(means, parts, strict=True)]
+        # A row that counts twice is two rows; rows that all count little are still as many.
+        num_rows = max(number, number**2 / squares) if squares > 0 else number
         now = _rule(means, chance, num_rows * min(steps, _STEPS_IN_MEANS))
         is_remembered = steps > _WARM_UP_STEPS + 1
         return Step(max(T, now) if is_remembered else now, means, steps)
@@ -206,13 +207,15 @@ class AutoT(nn.Module):
 
     def _follow_tensors(self, sums: Tensor, chance: float) -> None:
         """Takes the sums over a batch into the means, and T from them, without a look at either."""
-        *parts, number, num_rows = sums.unbind()
+        *parts, number, squares = sums.unbind()
         has_rows = number > 0
         batch = torch.stack(parts) / torch.where(has_rows, number, torch.ones_like(number))
         is_usable = has_rows & batch.isfinite().all()
         steps = self.num_steps + 1
         kept = torch.clamp(1 - 1 / steps.to(batch.dtype), max=_DECAY)
         means = torch.where(is_usable, torch.lerp(batch, self.means, kept), self.means)
+        one = torch.ones_like(squares)
+        num_rows = torch.maximum(number, number.square() / torch.where(squares > 0, squares, one))
         now = self._rule(means, chance, num_rows * steps.clamp(max=_STEPS_IN_MEANS))
         is_remembered = steps > _WARM_UP_STEPS + 1
         T = torch.where(is_remembered, torch.maximum(self.T, now), now)

@@ -6,6 +6,7 @@ import datetime
 import io
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import partial
@@ -223,6 +224,14 @@ def train_student(
             (row_id, name, "")
             for row_id, name in zip(split.row_ids.tolist(), names.tolist(), strict=True)
         ]
+    predicted = {name for _, name, _ in lines}
+    lost = [name for name in prepared.train.class_names if name not in predicted]
+    if lost:
+        warnings.warn(
+            f"{run.path}: its best epoch predicts no row as {', '.join(lost)}, so the student "
+            "cannot learn that; train the first run longer, or with data.balanced",
+            stacklevel=2,
+        )
     lines += [(row_id, "", "removed before") for row_id in _removed_rows(config)]
     path = run.path / STUDENT_LABELS
     _write_labels(path, lines)
