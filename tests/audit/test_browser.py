@@ -46,12 +46,14 @@ HOSTILE = (
 )
 PAYLOADS = (Path(__file__).parents[1] / "report" / "payloads.txt").read_text("utf-8").splitlines()
 NOTHING = ([], 0, [], [])
+PATIENCE = 180_000  # milliseconds: a machine can stand still for a minute and more
 
 
 @pytest.fixture(scope="module")
 def browser():
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
+        sync_api.expect.set_options(timeout=PATIENCE)
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
         chromium.close()
@@ -62,6 +64,7 @@ class Opened:
 
     def __init__(self, context, address):
         self.page = context.new_page()
+        self.page.set_default_timeout(PATIENCE)
         self.page.add_init_script(WATCH)
         self.dialogs, self.requests, self.errors = [], [], []
         self.page.on("dialog", lambda dialog: (self.dialogs.append(1), dialog.dismiss()))
@@ -337,27 +340,28 @@ def many(make_audit, tmp_path):
 
 
 def test_filters_count_the_rows_of_other_pages_and_lead_to_them(make_audit, open_page, tmp_path):
+    expect = pytest.importorskip("playwright.sync_api").expect  # waits until it holds
     audit, files = many(make_audit, tmp_path)
     rows = suspects(audit)
     is_pair = (audit.given == 1) & (audit.suggested == 2) & ~audit.fits_no_class
     here, total = is_pair[rows[:500]].sum(), is_pair[rows].sum()
     opened = open_page(files[0].as_uri())
-    matches = opened.page.locator("#matches")
-    assert not matches.is_visible()
+    matches, cards = opened.page.locator("#matches"), opened.page.locator(".card:visible")
+    expect(matches).to_be_hidden()
     opened.page.locator("[data-pair='1-2']").click()
-    assert opened.page.locator(".card:visible").count() == here < total
-    assert f"{here} of {total} rows under these filters are on this page." in matches.inner_text()
+    assert here < total
+    expect(cards).to_have_count(int(here))
+    expect(matches).to_contain_text(f"{here} of {total} rows under these filters are on this page.")
     there = is_pair[rows[500:1000]].sum()
-    link = matches.get_by_role("link", name=f"Next: {there} on page 2")
-    link.click()
+    matches.get_by_role("link", name=f"Next: {there} on page 2").click()
     opened.page.wait_for_url(f"{files[1].as_uri()}#*")
-    matches.wait_for(state="visible")
-    assert opened.page.locator(".card:visible").count() == there
-    assert opened.page.locator("select[name=pair]").input_value() == "1-2"
+    expect(matches).to_be_visible()
+    expect(cards).to_have_count(int(there))
+    expect(opened.page.locator("select[name=pair]")).to_have_value("1-2")
     opened.page.locator("select[name=kind]").select_option("open")
-    assert "known page by page" in matches.inner_text()
+    expect(matches).to_contain_text("known page by page")
     opened.page.get_by_role("button", name="Reset").click()
-    matches.wait_for(state="hidden")
+    expect(matches).to_be_hidden()
 
 
 def test_the_bar_counts_this_page_and_all_pages(make_audit, open_page, tmp_path):

@@ -127,8 +127,9 @@ def test_normalisation_counts_rows_as_much_as_the_data_say():
 
 def test_auto_is_one_choice_of_t_for_all_ranks(two_ranks):
     generator = torch.Generator().manual_seed(0)
-    steps = [torch.randn(6, 3, generator=generator).mul(3) for _ in range(30)]
     target = torch.tensor([0, 1, 2, 0, 1, 2])
+    learned = 2 * torch.nn.functional.one_hot(target, 3)
+    steps = [torch.randn(6, 3, generator=generator).add(learned).mul(3) for _ in range(30)]
     shares = (slice(0, 2), slice(2, 6))
 
     def trained(method, share):
@@ -147,6 +148,7 @@ def test_auto_is_one_choice_of_t_for_all_ranks(two_ranks):
     (first, one), (second, two) = two_ranks.run(work)
     assert one == two
     torch.testing.assert_close(one, alone.auto.T)
+    assert one > 0
     for parts, expected in zip(zip(first, second, strict=True), whole, strict=True):
         torch.testing.assert_close(torch.cat(parts), expected)
 
@@ -155,6 +157,7 @@ def test_auto_keeps_its_window_and_its_state():
     method = CurveMethod(AutoT(0.75), window_high=0.0, cap=0.75)
     for seed in range(25):
         logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(seed))
+        logits += 2 * torch.nn.functional.one_hot(rows().target, 3)  # most labels are learned
         method(rows(3 * logits))
     assert isinstance(method.curve, Window)
     assert method.curve.curve.T.item() == method.auto.T.item() > 0
