@@ -204,6 +204,10 @@ def test_rows_count_as_much_as_they_are_said_to():
         small.observe(logits, target, torch.cat([torch.full((8,), 1e-3), torch.zeros(8)]))
     torch.testing.assert_close(twice.T, counted.T)
     torch.testing.assert_close(small.T, plain.T)
+    compiled, large = AutoT(), torch.full((16,), 1e20)
+    for logits, target in batches(30):
+        compiled._follow_tensors(compiled._sums(logits, target, large), 1 / C)
+    assert 0 < compiled.T.item() < 20
     empty = AutoT()
     empty.observe(logits, target, torch.zeros(16))
     assert empty.num_steps.item() == 0

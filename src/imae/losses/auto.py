@@ -214,8 +214,8 @@ class AutoT(nn.Module):
         steps = self.num_steps + 1
         kept = torch.clamp(1 - 1 / steps.to(batch.dtype), max=_DECAY)
         means = torch.where(is_usable, torch.lerp(batch, self.means, kept), self.means)
-        one = torch.ones_like(squares)
-        num_rows = torch.maximum(number, number.square() / torch.where(squares > 0, squares, one))
+        share = number / torch.where(squares > 0, squares, torch.ones_like(squares))
+        num_rows = torch.maximum(number, number * share)  # a square of large numbers is infinite
         now = self._rule(means, chance, num_rows * steps.clamp(max=_STEPS_IN_MEANS))
         is_remembered = steps > _WARM_UP_STEPS + 1
         T = torch.where(is_remembered, torch.maximum(self.T, now), now)
