@@ -314,7 +314,10 @@ def _judge(
     wrong = monotone(suspicion[fitted], wrong[fitted], suspicion)
     if features is not None and is_lost.any():  # else nothing is known of these labels
         rate = float(np.where(is_lost, wrong, rate).mean())
-    low, high = replace(model, num_rows=min(num_unseen, model.num_rows)).interval(rate)
+    # Either view may be the one that puts enough rows first for their labels to say something.
+    floor = max(model.floor, own.floor)
+    model = replace(model, num_rows=min(num_unseen, model.num_rows), floor=floor)
+    low, high = model.interval(rate)
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
     is_flagged[np.argsort(-suspicion, kind="stable")[:count]] = True

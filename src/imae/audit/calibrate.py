@@ -151,8 +151,7 @@ class SurestRows:
         rate: The share of contradicted labels whose upper end, by one standard deviation or 1.5 for
             a line, is the lowest.
         spread: Its standard deviation.
-        floor: The lowest of its lower end, of a range of 95%, and of the lines less one standard
-            deviation. Few rows allow for anything, so their own lower ends do not count.
+        floor: The lowest lower end of all, of a range of 95%.
     """
 
     rate: float
@@ -185,20 +184,22 @@ def surest_rows(classes: TopClasses, given: Ints) -> SurestRows:
         rows = np.flatnonzero(rank < part)
         return float(differs[rows].mean()), len(rows)
 
-    ends = []  # upper end, share, its standard deviation, lower end
+    ends = []  # upper end, share, its standard deviation
+    lows = []
     for part in _SUREST:
         found, number = share(part)
         upper = wilson(found, number, z=1.0)[1]
-        ends.append((upper, found, upper - found, wilson(found, number)[0]))
+        ends.append((upper, found, upper - found))
+        lows.append(wilson(found, number)[0])
     for part in _FALLING:
         (outer, number), (inner, _) = share(part), share(part / 2)
         found = max(0.0, 2 * inner - outer)
         # It is 1.5 times one half less 0.5 times the other, each of n / 2 rows.
         spread = math.sqrt(5 * (outer * (1 - outer) + 1 / number) / number)
-        ends.append((found + _LINE_Z * spread, found, spread, max(0.0, found - spread)))
-    _, rate, spread, floor = min(ends)
-    lines = ends[len(_SUREST) :]
-    return SurestRows(rate, spread, min(floor, *(low for *_, low in lines)))
+        ends.append((found + _LINE_Z * spread, found, spread))
+        lows.append(max(0.0, found - _Z * spread))
+    _, rate, spread = min(ends)
+    return SurestRows(rate, spread, min(lows))
 
 
 def fit_noise_model(classes: TopClasses, given: Ints) -> NoiseModel:
