@@ -1,12 +1,9 @@
-import os
 import sys
-import traceback
-import warnings
-from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
 from imae.errors import MissingExtraError, import_extra
+from imae.train.processes import fresh_process, start
 
 
 def test_gives_the_module():
@@ -33,7 +30,13 @@ def test_a_broken_one_is_not_called_missing(tmp_path, monkeypatch):
 
 
 WITHOUT_TRAIN = """
-import sys
+import os, sys, warnings
+os.chdir(FOLDER)
+sys.stdout = sys.stderr = open("said.txt", "w")
+warnings.simplefilter("ignore")
+for name in [*sys.modules]:
+    if name.split(".")[0] in ("imae", "pydantic"):
+        del sys.modules[name]
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] == "pydantic":
@@ -44,7 +47,7 @@ from imae.errors import MissingExtraError
 from imae.integrations.boosting import Objective
 from imae.integrations.sklearn import IMAEClassifier
 IMAEClassifier(max_iter=20, random_state=0).fit(numpy.eye(20), [0, 1] * 10)
-if "transformers" in sys.argv:
+if FURTHER:
     from imae.integrations.transformers import loss_function
     loss_function("imae", T=8.0)
 from imae.integrations.dynamics import Recorder
@@ -60,21 +63,8 @@ def test_integrations_work_without_what_only_a_run_folder_needs(tmp_path, furthe
     if further:
         pytest.importorskip(further)
     said = tmp_path / "said.txt"
-    child = os.fork()  # torch is loaded here, which takes seconds
-    if not child:
-        try:
-            with said.open("w") as file, redirect_stdout(file), redirect_stderr(file):
-                os.chdir(tmp_path)
-                sys.argv = ["program", further]
-                for name in [*sys.modules]:
-                    if name.split(".")[0] in ("imae", "pydantic"):
-                        del sys.modules[name]
-                warnings.simplefilter("ignore")
-                try:
-                    exec(WITHOUT_TRAIN, {})
-                except BaseException:
-                    traceback.print_exc()
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
+    # From a process that has loaded torch, which takes seconds, and has not computed.
+    child = fresh_process(exec, WITHOUT_TRAIN, {"FOLDER": str(tmp_path), "FURTHER": further})
+    start(child)
+    child.join()
     assert "pip install 'imae[train]'" in said.read_text(), said.read_text()

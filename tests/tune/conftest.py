@@ -38,21 +38,29 @@ def rows(tmp_path):
     return make_rows(tmp_path / "rows.npz")
 
 
+def small_config(rows):
+    """The settings of a small search."""
+    return {
+        "data": {"name": str(rows), "hold_out": 0.3},
+        "model": {"name": "linear"},
+        "train": {"epochs": 3, "batch_size": 32},
+        "machine": {"threads": 1, "accelerator": "cpu"},
+        "seed": 5,
+    }
+
+
 def small_search(rows, folder):
     """A small search: search(trials=3), with settings and options replaced."""
 
     def run(settings=None, out="search", **options):
-        content = {
-            "data": {"name": str(rows), "hold_out": 0.3},
-            "model": {"name": "linear"},
-            "train": {"epochs": 3, "batch_size": 32},
-            "machine": {"threads": 1, "accelerator": "cpu"},
-            "seed": 5,
-            **(settings or {}),
-        }
-        return tune(content, out=folder / out, **options)
+        return tune(small_config(rows) | (settings or {}), out=folder / out, **options)
 
     return run
+
+
+@pytest.fixture
+def config(rows):
+    return small_config(rows)
 
 
 @pytest.fixture

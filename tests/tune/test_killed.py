@@ -1,10 +1,10 @@
 """A search whose process is killed at random moments, alone or as one of two workers."""
 
+import functools
 import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -12,21 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from imae.train.processes import fresh_process, start
 from imae.tune import tune
 from imae.tune.study import _storage, distinct
 
 optuna = pytest.importorskip("optuna")
 
 
-def options(rows, out, **further):
-    content = {
-        "data": {"name": str(rows), "hold_out": 0.3},
-        "model": {"name": "linear"},
-        "train": {"epochs": 10, "batch_size": 32},
-        "machine": {"threads": 1, "accelerator": "cpu"},
-        "seed": 5,
-    }
-    return {"config": content, "out": str(out), **further}
+@pytest.fixture
+def options(config):
+    """The arguments of a search: options(out, trials=8)."""
+    longer = config | {"train": {"epochs": 10, "batch_size": 32}}
+    return lambda out, **further: {"config": longer, "out": str(out), **further}
 
 
 def finished(url):
@@ -43,21 +40,21 @@ def finished(url):
 
 
 @pytest.mark.slow
-def test_twenty_kills_lose_and_double_no_finished_trial(rows, tmp_path):
-    whole = tune(**options(rows, tmp_path / "whole", trials=15))
+def test_twenty_kills_lose_and_double_no_finished_trial(options, tmp_path):
+    whole = tune(**options(tmp_path / "whole", trials=15))
     draw = random.Random(3)
     url = f"sqlite:///{tmp_path / 'search' / 'search.db'}"
     before = []
     for _ in range(20):
-        child = started(options(rows, tmp_path / "search", trials=15))
-        time.sleep(draw.uniform(0.0, 2.0))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        child = started(options(tmp_path / "search", trials=15))
+        time.sleep(draw.uniform(0.0, 4.0))
+        child.kill()
+        child.join()
         if (tmp_path / "search" / "search.db").exists():
             now = finished(url)
             assert now[: len(before)] == before
             before = now
-    again = tune(**options(rows, tmp_path / "search", trials=15))
+    again = tune(**options(tmp_path / "search", trials=15))
     tried = [(dict(each.settings), each.accuracy) for each in again.trials]
     assert tried == [(dict(each.settings), each.accuracy) for each in whole.trials]
     assert len(tried) == 15
@@ -97,28 +94,32 @@ def database():
 # Of a connection that optuna's thread, which shows signs of life, leaves open.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
-def test_two_workers_share_a_database_and_one_may_be_killed(rows, tmp_path, database, monkeypatch):
+def test_two_workers_share_a_database_and_one_may_be_killed(
+    options, tmp_path, database, monkeypatch
+):
     monkeypatch.setattr("imae.tune.study._HEARTBEAT_SECONDS", 1)
     monkeypatch.setattr("imae.tune.study._STALE_SECONDS", 10)
     shared = {"trials": 8, "storage": database}
-    worker = started(options(rows, tmp_path / "other", **shared))
+    worker = started(options(tmp_path / "other", **shared))
     deadline = time.monotonic() + 300
     while not (before := finished(database)) and time.monotonic() < deadline:
         time.sleep(0.5)  # until the other has done something
-    os.kill(worker, signal.SIGKILL)
-    os.waitpid(worker, 0)
+    worker.kill()
+    worker.join()
     before = finished(database)
     assert before
-    outcome = tune(**options(rows, tmp_path / "mine", **shared))
+    outcome = tune(**options(tmp_path / "mine", **shared))
     after = finished(database)
     assert after[: len(before)] == before
     assert len(after) == len(outcome.trials) == 8
 
 
 @pytest.mark.slow
-def test_two_workers_at_once_do_each_trial_once(rows, tmp_path, database):
-    workers = [started(options(rows, tmp_path / name, trials=8, storage=database)) for name in "ab"]
-    assert [os.waitpid(worker, 0)[1] for worker in workers] == [0, 0]
+def test_two_workers_at_once_do_each_trial_once(options, tmp_path, database):
+    workers = [started(options(tmp_path / name, trials=8, storage=database)) for name in "ab"]
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
     assert len(finished(database)) == 8
     results = [json.loads((tmp_path / name / "result.json").read_text()) for name in "ab"]
     assert results[0] == results[1]  # both end with the trials of both
@@ -127,13 +128,7 @@ def test_two_workers_at_once_do_each_trial_once(rows, tmp_path, database):
 
 
 def started(given):
-    """The id of a process that searches; forked, as it need not load torch again."""
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            tune(**given)
-            code = 0
-        finally:
-            os._exit(code)
+    """A process that searches."""
+    child = fresh_process(functools.partial(tune, **given))
+    start(child)
     return child

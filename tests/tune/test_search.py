@@ -2,8 +2,10 @@ import itertools
 import json
 import os
 import re
+import runpy
 import signal
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.records.files import hold
 from imae.train import Stopped
+from imae.train.processes import fresh_process, start
 from imae.tune import search as search_module
 from imae.tune.outcome import write_page
 
@@ -49,31 +52,25 @@ def test_a_finished_search_is_continued_by_a_larger_budget(search, whole):
 
 
 @pytest.mark.parametrize("moment", ["in a run", "before it is told", "after it is told"])
-def test_a_killed_search_ends_as_one_that_was_not(search, whole, moment, monkeypatch):
-
-    def die(*_, **__):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    child = os.fork()
-    if not child:
-        try:
-            if moment == "in a run":
-                report, calls = search_module._Watch.measured, []
-
-                def measured(self, row):
-                    report(self, row)
-                    calls.append(row)
-                    if len(calls) == 5:  # in the second trial, after its second epoch
-                        die()
-
-                monkeypatch.setattr(search_module._Watch, "measured", measured)
-            elif moment == "before it is told":
-                monkeypatch.setattr(search_module.Objective, "_measure", die)
-            search(trials=3, say=die if moment == "after it is told" else lambda _: None)
-        finally:
-            os._exit(1)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+def test_a_killed_search_ends_as_one_that_was_not(search, whole, moment, config, tmp_path):
+    given = {"CONFIG": config, "OUT": str(tmp_path / "search"), "MOMENT": moment}
+    script = str(Path(__file__).with_name("killed_search.py"))
+    child = fresh_process(runpy.run_path, script, given, "__main__")
+    start(child)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
     assert found(search(trials=3)) == found(whole)[:3]
+
+
+def test_an_epoch_that_is_trained_again_after_a_kill_is_reported_once():
+    reported = []
+    trial = types.SimpleNamespace(
+        report=lambda value, step: reported.append((step, value)), should_prune=lambda: False
+    )
+    watch = search_module._Watch(trial, None)
+    for step, accuracy in [(2, 0.1), (4, 0.3), (6, 0.2), (4, 0.3), (6, 0.2), (8, 0.5)]:
+        watch.measured({"step": step, "validation_accuracy": accuracy})
+    assert reported == [(1, 0.1), (2, 0.3), (3, 0.3), (4, 0.5)]
 
 
 def test_ctrl_c_leaves_a_search_that_continues(search, whole, monkeypatch):

@@ -531,7 +531,7 @@ class _Watch(Display):
 
     def __init__(self, trial: "optuna.Trial", deadline: float | None) -> None:
         self._trial, self._deadline = trial, deadline
-        self._best, self._number = 0.0, 0
+        self._best, self._number, self._step = 0.0, 0, -1
 
     def measured(self, row: Mapping[str, Any]) -> None:
         """Reports the best accuracy on held-out given labels so far.
@@ -539,6 +539,9 @@ class _Watch(Display):
         Raises:
             Stopped: If the run is to be stopped.
         """
+        if row["step"] <= self._step:  # again, after the checkpoint of a run that was resumed
+            return
+        self._step = row["step"]
         self._best = max(self._best, float(row[HELD_OUT.key]))
         self._number += 1
         self._trial.report(self._best, self._number)
