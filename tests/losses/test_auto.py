@@ -49,7 +49,9 @@ class Reference:
         e = 0.5 / math.sqrt(len(hits) * min(self.n, 99))
         predicted = (self.a - u / C - e) / (1 - min(u, 1) + 2 * e)
         learned = min(1.0, max(0.0, (predicted - 0.3) / 0.4))
-        now = 20 * learned * r * math.sqrt(s * d * g)
+        share = (self.a - u / C) / (1 - u) if u < 1 else 0.0
+        limit = min(20.0, max(4.0, 4 + 16 * (share - 0.68) / 0.1))
+        now = min(20 * learned * r * math.sqrt(s * d * g), limit)
         if self.n > 20:
             self.peak = max(self.peak, now)
             now = self.peak
@@ -122,6 +124,14 @@ def test_a_model_that_has_not_learned_yet_is_told_from_wrong_labels(rate):
         new.observe(*drawn(2000, 10, accuracy=0.25, rate=rate, seed=seed))
     assert learned.T.item() > 8
     assert new.T.item() < 1
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.4, 0.6])
+def test_a_model_that_has_learned_a_part_of_the_labels_has_a_t_of_at_most_four(rate):
+    auto = AutoT()
+    for seed in range(30):
+        auto.observe(*drawn(2000, 10, accuracy=0.6, rate=rate, seed=seed))
+    assert 3 < auto.T.item() <= 4
 
 
 @pytest.mark.parametrize("seed", [1000, 2000, 3000])

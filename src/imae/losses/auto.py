@@ -27,6 +27,10 @@ _PRIOR_ROWS = 0.005
 # Nothing is concluded from a model that predicts this share of the right labels, all from one that
 # predicts the second.
 _NOT_LEARNED, _LEARNED = 0.3, 0.7
+# T is at most this for a model that predicts the first share of the right labels, and has no such
+# limit for one that predicts the second.
+_CAUTIOUS_T = 4.0
+_PARTLY_LEARNED, _MOSTLY_LEARNED = 0.68, 0.78
 
 
 class Step(NamedTuple):
@@ -50,7 +54,9 @@ class AutoT(nn.Module):
         u   = C / floor(C/2) times how often the label is in the less likely half of the classes
         e   = 1 / (2 sqrt(N)), the largest standard error of a share of the N rows in the means
         l   = ((a - u/C - e) / (1 - u + 2 e) - 0.3) / 0.4, within [0, 1]; 1 for two classes
-        T   = 20 times the highest l r sqrt(s d g) so far
+        k   = (a - u/C) / (1 - u), 0 if u is 1 or more
+        m   = 4 + 16 (k - 0.68) / 0.1, within [4, 20]; 20 for two classes
+        T   = the highest min(20 l r sqrt(s d g), m) so far
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
     and r is near 1 from the first epoch, at any rate of noise. Where a problem is hard, it is
@@ -64,7 +70,8 @@ class AutoT(nn.Module):
     share of labels that say nothing, and (a - u/C) / (1 - u) how many of the others are predicted.
     It does not depend on how many labels are wrong, and e keeps a few rows from deciding. Labels
     that are mistaken for similar classes look like a model that has not learned them; they make l
-    smaller, not larger.
+    smaller, not larger. A T above 4 in a model that has learned a part of the labels keeps it from
+    learning the rest, and is harmless once it has learned most: hence the limit m.
 
     In evaluation mode nothing changes, nor where ``torch.utils.checkpoint`` repeats a forward pass.
     The state is saved with the module. The transforms of ``torch.func`` change no state and so
@@ -251,7 +258,14 @@ class AutoT(nn.Module):
         known = (agreement - even * chance - error) / (1 - even.clamp(max=1) + 2 * error)
         learned = ((known - _NOT_LEARNED) / (_LEARNED - _NOT_LEARNED)).clamp(0, 1)
         learned = learned if chance < 0.5 else torch.ones_like(learned)
-        return _LARGEST_T * learned * ratio * (against * difference * gate).sqrt()
+        wanted = _LARGEST_T * learned * ratio * (against * difference * gate).sqrt()
+        if chance >= 0.5:
+            return wanted
+        is_known = even < 1
+        predicted = (agreement - even * chance) / torch.where(is_known, 1 - even, 1)
+        share = (predicted - _PARTLY_LEARNED) / (_MOSTLY_LEARNED - _PARTLY_LEARNED)
+        share = torch.where(is_known, share, 0).clamp(0, 1)
+        return torch.minimum(wanted, _CAUTIOUS_T + (_LARGEST_T - _CAUTIOUS_T) * share)
 
     def extra_repr(self) -> str:
         """The cap, for ``repr``."""
@@ -271,7 +285,12 @@ def _rule(means: Sequence[float], chance: float, num_rows: float) -> float:
     known = (agreement - even * chance - error) / (1 - min(even, 1.0) + 2 * error)
     learned = min(max((known - _NOT_LEARNED) / (_LEARNED - _NOT_LEARNED), 0.0), 1.0)
     learned = learned if chance < 0.5 else 1.0
-    return _LARGEST_T * learned * ratio * math.sqrt(against * difference * gate)
+    wanted = _LARGEST_T * learned * ratio * math.sqrt(against * difference * gate)
+    if chance >= 0.5:
+        return wanted
+    predicted = (agreement - even * chance) / (1 - even) if even < 1 else 0.0
+    share = (predicted - _PARTLY_LEARNED) / (_MOSTLY_LEARNED - _PARTLY_LEARNED)
+    return min(wanted, _CAUTIOUS_T + (_LARGEST_T - _CAUTIOUS_T) * min(max(share, 0.0), 1.0))
 
 
 def _even_share(chance: float) -> float:
