@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -43,6 +44,13 @@ def test_suspects_come_most_certain_first_and_alike_rows_together(make_audit):
     assert suspects(audit).tolist() == [0, 3, 39, 1, 2, 4, 5, 6, 7, 8, 9]
     audit.given[[0, 3, 39]] = 1  # alike and of one label: nothing to point out
     assert suspects(audit).tolist() == [0, 3, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_range_that_begins_near_zero_is_told_with_what_it_depends_on(make_audit):
+    audit = replace(make_audit(), noise_rate_low=0.02)
+    said = "2.0% to 31.0% of 40 labels are wrong, perhaps none; about 25.0% if the network has"
+    assert said in render(audit)
+    assert "perhaps none" not in render(replace(audit, noise_rate_low=0.03))
 
 
 def test_the_page_holds_the_verdict_and_every_suspect(make_audit):

@@ -435,6 +435,19 @@ def test_a_share_by_few_rows_is_not_to_be_trusted(tmp_path, capsys, number, is_f
     assert ("look at the rows, not at the share" in said) == is_few
 
 
+def test_where_perhaps_no_label_is_wrong_a_sample_is_judged_first(tmp_path, capsys):
+    drawn = np.random.default_rng(0)  # rows that say nothing of their class
+    rows = [",".join(f"{each:.3f}" for each in row) for row in drawn.normal(size=(300, 20))]
+    table, out = tmp_path / "table.csv", tmp_path / "run"
+    names = ",".join(f"c{number}" for number in range(20))
+    lines = [f"{row},{'abc'[number % 3]}" for number, row in enumerate(rows)]
+    table.write_text("\n".join([f"{names},label", *lines]))
+    assert main(["audit", str(table), "--epochs", "9", "--out", str(out)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of 300 labels are wrong, perhaps none; about " in said
+    assert f"Judge a sample of them first: imae audit check {out}" in said
+
+
 def test_corrected_labels_are_trained_on(audited, tmp_path):
     labels = str(tmp_path / "labels.csv")
     assert main(["audit", "apply", str(audited), "--accept-above", "0.5", "--out", labels]) == 0

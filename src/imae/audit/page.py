@@ -32,6 +32,7 @@ _SCRIPTS = ("decisions.js", "search.js", "look.js", "review.js")
 _MATRIX_CLASSES = 12  # with more, the confusion is a list
 _LISTED_PAIRS = 40
 _KEYED_CLASSES = 20
+_HARDLY_ANY = 0.1  # of the estimated rate: a range that begins below does not rule out 0
 _COUNTED = 20_000  # suspects that filters count on other pages
 
 
@@ -194,9 +195,23 @@ def render(
     )
 
 
+def is_doubtful(audit: Audit) -> bool:
+    """Whether the range of the noise rate begins near 0, so that perhaps no label is wrong.
+
+    The network may contradict labels only because it has not learned its classes, from few rows or
+    where classes overlap.
+    """
+    return audit.noise_rate_low < _HARDLY_ANY * audit.noise_rate
+
+
 def rate_words(audit: Audit) -> str:
     """The estimated noise rate with its range, in words."""
     low, high = percent(audit.noise_rate_low), percent(audit.noise_rate_high)
+    if is_doubtful(audit):
+        return (
+            f"{low}% to {high}% of {len(audit):,} labels are wrong, perhaps none; about "
+            f"{percent(audit.noise_rate)}% if the network has learned its classes"
+        )
     return (
         f"About {percent(audit.noise_rate)}% of {len(audit):,} labels are wrong (range {low}% "
         f"to {high}%)"

@@ -295,7 +295,7 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
     from rich.text import Text
 
     from imae.audit.cards import suspects
-    from imae.audit.page import rate_words, review_words
+    from imae.audit.page import is_doubtful, rate_words, review_words
     from imae.report.formats import printable, shorten_middle
 
     console = Console()
@@ -321,6 +321,7 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
     shown = f"{min(number, _SHOWN)} of {number:,} flagged rows shown, the most suspect first"
     labels = new_labels_file()
     served = command_line("imae", "audit", "serve", path)
+    checked = command_line("imae", "audit", "check", path)
     applied = [
         command_line("imae", "audit", "apply", path, *decisions, "--out", labels)
         for decisions in ([], ["decisions.csv"])
@@ -333,6 +334,7 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
     lines = (
         *([shown] if number > _SHOWN else []),
         f"{rate_words(found)}; {review_words(found)}",
+        *([f"Judge a sample of them first: {checked}"] if is_doubtful(found) else []),
         *(how if len(suspects(found)) else ()),
     )
     for line in lines:
