@@ -86,7 +86,8 @@ def audit(
 
     Args:
         source: A run or its folder; rows to train on first, as ``imae.train.train`` takes them:
-            arrays or a frame ``(X, y)``, an ``imae.data.Data`` or a ``torch.utils.data.Dataset``;
+            arrays ``(X, y)``, a frame with a column ``label``, an ``imae.data.Data`` or a
+            ``torch.utils.data.Dataset``;
             probabilities of every class, shape (N, C), rows summing to one, best of rows that the
             model was not trained on, whether it is too sure or not sure enough; the dynamics of a
             training, an ``imae.records.EpochDynamics`` for each epoch; or None, to judge by

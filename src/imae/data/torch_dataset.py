@@ -1,8 +1,8 @@
-"""Rows that a program has in memory as data: torch data sets, arrays and data frames."""
+"""Rows that a program has in memory as data: torch data sets, arrays, texts and data frames."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -15,9 +15,10 @@ from torch.utils.data import TensorDataset
 from imae._draws import row_draws
 from imae.data.arrays import array_inputs
 from imae.data.assemble import Columns, assemble, position_ids
-from imae.data.columns import LABEL_NAMES, CellError, first_invalid
-from imae.data.features import Table
+from imae.data.encoding import is_missing
+from imae.data.features import hash_text
 from imae.data.split import Data, Inputs
+from imae.data.table import label_frame
 from imae.data.table_file import FrameColumns
 from imae.errors import ArgumentError, DataError
 
@@ -127,7 +128,7 @@ def from_dataset(
     present = {part: dataset for part, dataset in parts.items() if dataset is not None}
     columns = {}
     for part, dataset in present.items():
-        if not _is_map_style(dataset):
+        if not is_map_style(dataset):
             raise ArgumentError(f"{part} must be a map-style data set, got {dataset!r}")
         columns[part] = Columns(
             source=f"{name}, {part}",
@@ -138,7 +139,7 @@ def from_dataset(
     return assemble(columns, name=Path(name).name, class_names=class_names)
 
 
-def _is_map_style(rows: object) -> bool:
+def is_map_style(rows: object) -> bool:
     """Whether rows are indexed by number; a dictionary is indexed by key."""
     has_items = hasattr(rows, "__len__") and hasattr(rows, "__getitem__")
     return has_items and not isinstance(rows, Mapping | str | bytes)
@@ -168,73 +169,79 @@ def from_arrays(
 
     Args:
         x: Features (N, F), as an array, a tensor or a data frame; or images, uint8, shape
-            (N, H, W), (N, H, W, C) or (N, C, H, W). Arrays of any other shape or dtype
-            are used as network inputs unchanged.
-        y: Labels, shape (N,): names, or integers from 0.
+            (N, H, W), (N, H, W, C) or (N, C, H, W); or a list of N texts. Arrays of any other
+            shape or dtype are used as network inputs unchanged. A frame is read as a CSV file of
+            its columns would be: words, dates and empty cells are allowed.
+        y: Labels, shape (N,): names, integers or booleans, which are classes in sorted order.
+            -1 is a class like any other; -100 is refused.
         name: Name of the data.
         class_names: Names of the classes, if the labels are integers from 0.
 
     Raises:
-        DataError: If a number or label cannot be used, or the lengths differ.
+        DataError: If a number or label cannot be used, is masked or missing, or the lengths differ.
 
     Examples:
         >>> from_arrays(np.eye(4), ["cat", "dog", "dog", "cat"]).class_names
         ('cat', 'dog')
     """
+    if is_frame(x):
+        frame = FrameColumns(x, name)
+        return label_frame(frame, _label_list(y, len(frame), name), class_names=class_names)
     inputs = inputs_in_memory(x, where=name)
-    labels = np.asarray(y.cpu() if isinstance(y, Tensor) else y)
-    if labels.shape != (len(inputs),):
-        raise DataError(f"{name}: {len(inputs)} rows of inputs but labels of shape {labels.shape}")
     columns = Columns(
         source=name,
         inputs=inputs,
-        labels=labels.tolist(),
+        labels=_label_list(y, len(inputs), name),
         row_ids=position_ids(len(inputs)),
     )
     return assemble({"train": columns}, name=name, class_names=class_names)
 
 
-def as_data(rows: object) -> Data:
-    """Converts a torch data set, arrays ``(X, y)`` or a frame with labels; data is unchanged.
+def _label_list(y: Any, number: int, where: str) -> list[object]:
+    """Labels as values of Python, None where one is masked."""
+    if isinstance(y, Tensor):
+        y = y.detach().cpu()
+    # Its list has None for a masked value; ``np.asarray`` would give what is behind the mask.
+    labels = y if isinstance(y, np.ma.MaskedArray) else np.asarray(y)
+    if labels.shape != (number,):
+        raise DataError(
+            f"{where}: {number} rows of inputs but labels of shape {labels.shape}; give one label "
+            "for each row"
+        )
+    values: list[object] = labels.tolist()
+    return values
 
-    Raises:
-        ArgumentError: If it is none of these.
-        DataError: If the rows cannot be used.
+
+def is_frame(rows: object) -> bool:
+    """Whether these are a frame of pandas or polars, or of a library that is used like them."""
+    kind = type(rows)  # a lazy frame of polars warns if it is asked itself
+    return hasattr(kind, "columns") and (hasattr(kind, "iloc") or hasattr(kind, "get_column"))
+
+
+def text_list(rows: Any) -> list[str] | None:
+    """The texts, if these are a list, an array or a column of texts; a missing one is empty.
 
     Examples:
-        >>> as_data((np.eye(2), [0, 1])).num_classes
-        2
+        >>> text_list(["good film", None]), text_list([1.0, 2.0])
+        (['good film', ''], None)
     """
-    if isinstance(rows, Data):
-        return rows
-    if isinstance(rows, tuple | list) and len(rows) == 2:
-        return from_arrays(*rows)
-    if hasattr(rows, "columns"):  # a frame of pandas or polars
-        return from_arrays(*_split_frame(rows))
-    is_array = isinstance(rows, tuple | list | Tensor | np.ndarray) or hasattr(rows, "to_numpy")
-    if is_array or not _is_map_style(rows):
-        raise ArgumentError(
-            "data must be an imae.data.Data, a map-style torch data set of (input, label) pairs, "
-            f"arrays (X, y) or a data frame; got {type(rows).__name__}"
-        )
-    return from_dataset(rows)
-
-
-def _split_frame(frame: Any) -> tuple[Any, Any]:
-    """The columns of features and the column of labels."""
-    names = list(frame.columns)  # not always texts
-    labels = [name for name in names if name in LABEL_NAMES]
-    if len(labels) != 1:
-        raise DataError(
-            f"a data frame must have one column called {' or '.join(LABEL_NAMES)}, "
-            f"got {', '.join(map(str, names[:10]))}; or give features and labels separately: "
-            "(frame, labels)"
-        )
-    return frame[[name for name in names if name != labels[0]]], frame[labels[0]]
+    if isinstance(rows, Tensor) or not (
+        isinstance(rows, list | tuple | np.ndarray) or hasattr(rows, "to_list")
+    ):
+        return None
+    if isinstance(rows, np.ndarray) and (rows.ndim != 1 or rows.dtype.kind not in "OUT"):
+        return None
+    values = list(rows)
+    is_text = [isinstance(value, str) for value in values]
+    if not any(is_text) or not all(
+        each or is_missing(value) for each, value in zip(is_text, values, strict=True)
+    ):
+        return None
+    return [value if each else "" for each, value in zip(is_text, values, strict=True)]
 
 
 def inputs_in_memory(x: Any, *, where: str) -> Inputs:
-    """Inputs from an array, a tensor, a data frame or a torch data set; see ``from_arrays``.
+    """Inputs from an array, a tensor, texts or a torch data set; see ``from_arrays``.
 
     Args:
         x: One input for each row; for a data set, the first element of its items.
@@ -245,35 +252,32 @@ def inputs_in_memory(x: Any, *, where: str) -> Inputs:
     """
     if hasattr(x, "toarray") or (isinstance(x, Tensor) and x.layout is not torch.strided):
         raise ArgumentError("rows must not be sparse; give x.toarray(), or of torch x.to_dense()")
+    texts = text_list(x)
+    if texts is not None:
+        return hash_text(texts)
     is_array = isinstance(x, Tensor | np.ndarray | list | tuple) or hasattr(x, "to_numpy")
     if not is_array:
-        if not _is_map_style(x):
+        if not is_map_style(x) or hasattr(type(x), "columns"):
             raise ArgumentError(
-                f"rows must be an array, a data frame or a map-style data set, got {x!r}"
+                "rows must be an array, a data frame or a map-style data set, or a list of texts; "
+                f"got {type(x).__name__}"
             )
         return DatasetInputs(x, np.arange(len(x)))
     if isinstance(x, Tensor):
         x = x.detach().cpu()
         x = x.float() if x.dtype == torch.bfloat16 else x  # numpy has no such type
+    _check_not_masked(x, where)
     values = np.asarray(x)
     if values.ndim >= 3 and values.dtype.kind == "f":
         return DatasetInputs(TensorDataset(torch.from_numpy(values)), np.arange(len(values)))
-    names = getattr(x, "columns", None)
-    if names is not None and (values.dtype.kind not in "iufb" or first_invalid(values) is not None):
-        values = _numbers_of_frame(x, where)
-    inputs = array_inputs(values, pad=4, flip=True, where=where)
-    if isinstance(inputs, Table) and names is not None:
-        return replace(inputs, columns=tuple(map(str, names)))
-    return inputs
+    return array_inputs(values, pad=4, flip=True, where=where)
 
 
-def _numbers_of_frame(frame: Any, where: str) -> NDArray[np.float64]:
-    """The numbers of a frame whose columns are of several types, shape (N, F)."""
-    file = FrameColumns(frame, where)
-    try:
-        return file.read((), file.names)[1]
-    except CellError as error:
+def _check_not_masked(values: Any, where: str) -> None:
+    mask = np.ma.getmask(values)
+    if mask.any():
+        row = int(np.argwhere(mask)[0][0])
         raise DataError(
-            f"{error.problem}; words, dates and empty cells are read from files: write the frame "
-            "to a .csv or .parquet file and give its path"
-        ) from None
+            f"{where}: row {row} (counted from 0) holds a masked value; fill it in with "
+            "x.filled(...), or give a data frame, whose empty cells are filled in"
+        )

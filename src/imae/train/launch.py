@@ -19,7 +19,7 @@ from torch import nn
 from imae.curves import Curve
 from imae.data import Data
 from imae.data.image_files import BadImageError
-from imae.data.torch_dataset import as_data
+from imae.data.loading import as_data
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.methods.catalog import METHODS
 from imae.records import RunFolder
@@ -57,9 +57,10 @@ def train(
         config: What to train: a ``Config``, or nested settings as for ``build_config``; all
             settings have defaults.
         data: The rows, in place of ``data.name``: an ``imae.data.Data``, a map-style
-            ``torch.utils.data.Dataset`` of (input, label) pairs, arrays ``(X, y)``, a frame of
-            pandas or polars with a column ``label``, or a name or path. See
-            ``imae.data.from_arrays`` and ``from_dataset`` for the allowed contents.
+            ``torch.utils.data.Dataset`` of (input, label) pairs, arrays or texts ``(X, y)``, a
+            frame of pandas or polars with a column ``label``, or a name or path. See
+            ``imae.data.from_arrays``, ``from_dataset`` and ``load`` for the allowed contents; the
+            options of ``load`` for a frame are the setting ``data.options``.
         model: The network, in place of ``model.name``; a copy of it is trained.
         loss: What is minimised, in place of ``method``: a name of ``imae list methods``, or a
             curve of ``imae.curves``.
@@ -273,19 +274,16 @@ def _write_labels(path: Path, lines: list[tuple[str, str, str]]) -> None:
 
 def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:
     """The rows that were given, if they are not on disk, and the configuration with their name."""
-    rows = None if isinstance(data, str | os.PathLike) else as_data(data)
     content = config.model_dump() if isinstance(config, Config) else config
     section = content.get("data", {}) if isinstance(content, Mapping) else None
-    if not isinstance(section, Mapping):
-        return rows, build_config(content)  # says what is wrong with it
-    if rows is None:
-        assert isinstance(data, str | os.PathLike)
+    if not isinstance(section, Mapping) or not isinstance(section.get("options", {}), Mapping):
+        return None, build_config(content)  # says what is wrong with it
+    rows = None
+    if isinstance(data, str | os.PathLike):
         name = os.fspath(data)
     else:
+        rows = as_data(data, root=section.get("root"), options=section.get("options"))
         name = section.get("name") or rows.name
-        for option in ("root", "options"):
-            if section.get(option):
-                raise ArgumentError(f"data.{option} is for data that is loaded; leave it out")
     changes = {"data.name": name, "data.from_python": rows is not None}
     return rows, build_config(with_values(content, changes))
 
