@@ -162,7 +162,7 @@ def load_unscaled(
     if is_known:
         data = SOURCES.build(str(name_or_path), **given)
     else:
-        if is_frame(name_or_path):
+        if not isinstance(name_or_path, str | os.PathLike) and is_frame(name_or_path):
             frame = FrameColumns(name_or_path, "frame")
             data = LAYOUTS.build("manifest", path=frame, **given)
         else:
