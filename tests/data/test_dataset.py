@@ -213,6 +213,31 @@ def test_cells_that_hold_several_values_are_one_line(library):
         assert words.kind == "category", "no part of a complex number is left out"
 
 
+def test_objects_that_are_numbers_are_numbers():
+    numbers = np.array([[1, 2.5], [True, "4"]], dtype=object)
+    assert from_arrays(numbers, [0, 1]).train.inputs.values.tolist() == [[1, 2.5], [1, 4]]
+    with pytest.raises(DataError, match=r"objects that are not all numbers .*give a data frame"):
+        from_arrays(np.array([[1, "red"], [2, None]], dtype=object), [0, 1])
+    with pytest.raises(DataError, match="arrays: the rows are not all of one length"):
+        from_arrays([[1, 2], [3]], [0, 1])
+
+
+@pytest.mark.parametrize("item", [{"x": 1, "label": 0}, torch.zeros(2), "ab", 3])
+def test_items_that_are_no_pairs_are_one_line(item):
+    with pytest.raises(DataError, match=f"item 0 of the data set is a {type(item).__name__}, not"):
+        from_dataset(Listed([item] * 4))
+
+
+def test_items_without_a_label_are_inputs():
+    inputs = DatasetInputs(Listed([torch.ones(3), np.zeros(3)]), np.arange(2))
+    assert inputs.batch(np.arange(2), generator=None).tolist() == [[1, 1, 1], [0, 0, 0]]
+
+
+def test_an_input_of_one_number_is_one_line():
+    with pytest.raises(DataError, match="item 0 of the data set is one number; inputs have at"):
+        from_dataset(Listed([(0.5, 0), (0.25, 1)])).train.inputs.shape  # noqa: B018
+
+
 def test_texts_are_rows():
     texts = ["good film", "bad film", None]
     found = from_arrays(texts, ["yes", "no", "no"]).train.inputs

@@ -12,7 +12,7 @@ from imae.data import load
 from imae.data.loading import as_data, load_unscaled
 from imae.errors import ArgumentError, DataError
 from imae.methods.catalog import METHODS
-from imae.train import Run, build_config, resume, train
+from imae.train import Run, build_config, resume, train, train_student
 from imae.train.display import QuietDisplay
 from imae.train.machine import build_fabric
 from imae.train.predict import predict
@@ -118,6 +118,28 @@ def test_a_frame_and_its_file_give_the_same_run(library, tmp_path):
     )
     again = predict(of_pair, frame[["since", "member", "age", "colour"]])
     np.testing.assert_array_equal(again.probabilities, found[0].probabilities)
+
+
+def test_arrays_are_not_taken_for_the_features_of_a_table(tmp_path):
+    frame = table("polars", tmp_path / "people.csv").drop("note")
+    asked = settings(tmp_path, data={"options": {"label_column": "kind"}})
+    run = train(asked, data=frame)
+    with pytest.raises(DataError, match=r"numbers without names; .*columns 'age', 'colour', 'memb"):
+        predict(run, np.zeros((3, 9)))  # as many as there are features
+    student = train_student(run, frame, out=tmp_path / "student")
+    assert student.config.data.options == {"label_column": "kind"}
+
+
+def test_lists_and_frames_are_taken_where_a_data_set_was_trained_on(tmp_path):
+    features, labels = rows()
+    inputs = torch.tensor(features, dtype=torch.float32)
+    run = train(settings(tmp_path), data=TensorDataset(inputs, torch.tensor(labels)))
+    expected = predict(run, inputs).probabilities
+    polars = pytest.importorskip("polars")
+    for same in (inputs.tolist(), polars.DataFrame(inputs.numpy()), list(inputs.numpy())):
+        np.testing.assert_array_equal(predict(run, same).probabilities, expected)
+    unlabelled = TensorDataset(inputs)
+    np.testing.assert_array_equal(predict(run, unlabelled).probabilities, expected)
 
 
 def test_a_bool_frame_is_read_as_its_file(tmp_path):

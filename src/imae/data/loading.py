@@ -35,9 +35,11 @@ from imae.data.table import TABLE_SUFFIXES, as_texts, load_manifest, read_encode
 from imae.data.table_file import FrameColumns, open_columns
 from imae.data.torch_dataset import (
     DatasetInputs,
+    array_of_numbers,
     from_arrays,
     from_dataset,
     inputs_in_memory,
+    is_array,
     is_frame,
     is_map_style,
     text_list,
@@ -222,10 +224,8 @@ def as_data(
     if isinstance(rows, tuple | list) and len(rows) == 2:
         data = from_arrays(*rows)
         return data.with_notes(*label_notes(data))
-    is_array = isinstance(rows, tuple | list | torch.Tensor | np.ndarray) or any(
-        hasattr(type(rows), name) for name in ("to_numpy", "columns", "toarray")
-    )
-    if is_array or not is_map_style(rows):
+    is_table = any(hasattr(type(rows), name) for name in ("columns", "toarray"))
+    if is_array(rows) or is_table or not is_map_style(rows):
         raise ArgumentError(
             "data must be an imae.data.Data, a map-style torch data set of (input, label) pairs, "
             "arrays (X, y) or a frame of pandas or polars with a column of labels; got "
@@ -417,14 +417,14 @@ def _in_memory(
     given: object, like: Inputs, options: Mapping[str, Any], root: Path | None, where: str
 ) -> Unlabelled:
     texts = text_list(given) if isinstance(like, HashedText) else None
-    if is_frame(given):
+    if is_frame(given) and not isinstance(like, DatasetInputs):
         rows = _read_columns(FrameColumns(given, where), like, options, root)
     elif texts is not None:
         assert isinstance(like, HashedText)
         rows = Unlabelled(_hashed(texts, like), position_ids(len(texts)))
     else:
-        if isinstance(like, DatasetInputs) and isinstance(given, np.ndarray | torch.Tensor):
-            given = TensorDataset(torch.as_tensor(given))
+        if isinstance(like, DatasetInputs) and is_array(given):
+            given = TensorDataset(torch.as_tensor(array_of_numbers(given, where)))
         inputs = inputs_in_memory(given, where=where)
         rows = Unlabelled(inputs, position_ids(len(inputs)))
     if len(rows) == 0:
@@ -545,6 +545,13 @@ def _fitting(rows: Unlabelled, like: Inputs, where: str) -> Inputs:
     if isinstance(inputs, ImageFiles) and isinstance(like, ImageFiles):
         inputs = replace(inputs, resize=like.resize, crop=like.crop, blue_first=like.blue_first)
         return replace(inputs, mean=like.mean, std=like.std)
+    encoding = like.encoding if isinstance(like, Table) else None
+    if encoding is not None and isinstance(inputs, Table) and inputs.encoding is None:
+        raise DataError(  # though the numbers of features may agree
+            f"{where}: has numbers without names; the network was trained on a table with the "
+            f"columns {listing([each.name for each in encoding])}: give a data frame or a file "
+            "with these"
+        )
     if isinstance(inputs, ImageFiles) and isinstance(like, ArrayImages):
         inputs = _decoded(rows, where, is_grey=like.shape[0] == 1)
     are_images = isinstance(inputs, ArrayImages) and isinstance(like, ArrayImages | ImageFiles)

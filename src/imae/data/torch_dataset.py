@@ -33,8 +33,8 @@ class DatasetInputs(Inputs):
     ``random`` or numpy's global state are not changed.
 
     Args:
-        dataset: Has ``__len__`` and ``__getitem__``; the first element of an item is its input, a
-            tensor or an array of numbers, of one shape for all rows.
+        dataset: Has ``__len__`` and ``__getitem__``; the first element of an item, or an item that
+            has no label, is the input, a tensor or an array of numbers, of one shape for all rows.
         rows: Items that are the rows here, shape (N,).
     """
 
@@ -47,7 +47,13 @@ class DatasetInputs(Inputs):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the first input."""
-        return tuple(self._input(int(self.rows[0]) if len(self) else 0).shape)
+        item = int(self.rows[0]) if len(self) else 0
+        shape = tuple(self._input(item).shape)
+        if not shape:
+            raise DataError(
+                f"item {item} of the data set is one number; inputs have at least one dimension"
+            )
+        return shape
 
     def gather(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
         """The inputs at these positions, as the data set returns them, stacked."""
@@ -84,7 +90,7 @@ class DatasetInputs(Inputs):
         return digest.hexdigest()
 
     def _input(self, item: int) -> Tensor:
-        value = self.dataset[item][0]
+        value = _part(self.dataset, item, 0)
         try:
             return torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -145,10 +151,26 @@ def is_map_style(rows: object) -> bool:
     return has_items and not isinstance(rows, Mapping | str | bytes)
 
 
+def _part(dataset: Any, item: int, place: int) -> Any:
+    """The input, or the label, of an item; without a label, the item itself is the input."""
+    pair = dataset[item]
+    if isinstance(pair, Tensor | np.ndarray) and place == 0:
+        return pair
+    try:
+        if isinstance(pair, Tensor | np.ndarray | str):
+            raise TypeError("it has parts, but is not a pair")
+        return pair[place]
+    except (TypeError, LookupError) as error:
+        raise DataError(
+            f"item {item} of the data set is a {type(pair).__name__}, not a pair (input, label); "
+            "wrap it in a data set that returns such pairs"
+        ) from error
+
+
 def _labels(dataset: Any) -> list[object]:
     targets = getattr(dataset, "targets", None)
     if targets is None or getattr(dataset, "target_transform", None) is not None:
-        targets = [dataset[item][1] for item in range(len(dataset))]
+        targets = [_part(dataset, item, 1) for item in range(len(dataset))]
     values: list[object] = [
         value.item() if isinstance(value, np.generic) or _is_number(value) else value
         for value in targets
@@ -206,7 +228,7 @@ def _label_list(y: Any, number: int, where: str) -> list[object]:
     if labels.shape != (number,):
         raise DataError(
             f"{where}: {number} rows of inputs but labels of shape {labels.shape}; give one label "
-            "for each row"
+            f"for each row, shape ({number},)"
         )
     values: list[object] = labels.tolist()
     return values
@@ -255,22 +277,47 @@ def inputs_in_memory(x: Any, *, where: str) -> Inputs:
     texts = text_list(x)
     if texts is not None:
         return hash_text(texts)
-    is_array = isinstance(x, Tensor | np.ndarray | list | tuple) or hasattr(x, "to_numpy")
-    if not is_array:
+    if not is_array(x):
         if not is_map_style(x) or hasattr(type(x), "columns"):
             raise ArgumentError(
                 "rows must be an array, a data frame or a map-style data set, or a list of texts; "
                 f"got {type(x).__name__}"
             )
         return DatasetInputs(x, np.arange(len(x)))
+    values = array_of_numbers(x, where)
+    if values.ndim >= 3 and values.dtype.kind == "f":
+        return DatasetInputs(TensorDataset(torch.from_numpy(values)), np.arange(len(values)))
+    return array_inputs(values, pad=4, flip=True, where=where)
+
+
+def is_array(rows: object) -> bool:
+    """Whether these are an array, a tensor, nested lists or a frame, and not a data set."""
+    return isinstance(rows, Tensor | np.ndarray | list | tuple) or hasattr(type(rows), "to_numpy")
+
+
+def array_of_numbers(x: Any, where: str) -> NDArray[Any]:
+    """The values as an array; one of objects becomes one of numbers.
+
+    Raises:
+        DataError: If a value is masked or not a number, or the rows differ in length.
+    """
     if isinstance(x, Tensor):
         x = x.detach().cpu()
         x = x.float() if x.dtype == torch.bfloat16 else x  # numpy has no such type
     _check_not_masked(x, where)
-    values = np.asarray(x)
-    if values.ndim >= 3 and values.dtype.kind == "f":
-        return DatasetInputs(TensorDataset(torch.from_numpy(values)), np.arange(len(values)))
-    return array_inputs(values, pad=4, flip=True, where=where)
+    try:
+        values = np.asarray(x)
+    except ValueError:
+        raise DataError(f"{where}: the rows are not all of one length") from None
+    if values.dtype != object:
+        return values
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{where}: an array of objects that are not all numbers ({error}); for words and empty "
+            "cells give a data frame"
+        ) from None
 
 
 def _check_not_masked(values: Any, where: str) -> None:

@@ -237,7 +237,7 @@ def train_student(
     path = run.path / STUDENT_LABELS
     _write_labels(path, lines)
     student = _student_config(config, path, out or f"{run.path}-student", prepared)
-    return train(student, data=rows, show=show)
+    return train(student, data=data, show=show)
 
 
 def _student_config(
