@@ -80,7 +80,7 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
     """The values as an array, from a list, an array or a tensor on any device.
 
     Raises:
-        ArgumentError: If they have no common shape.
+        ArgumentError: If they have no common shape, are sparse, or one is masked.
 
     Examples:
         >>> as_array("values", [1, 2])
@@ -93,6 +93,11 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
             values = values.detach().cpu()
             if values.dtype is torch.bfloat16:
                 values = values.float()  # numpy has no such type
+    if hasattr(values, "toarray"):
+        raise ArgumentError(f"{name} must not be sparse; give its toarray()")
+    number = int(np.sum(np.ma.getmask(values)))
+    if number:
+        raise ArgumentError(f"{name}: {number} values are masked; fill them in or remove the rows")
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import datetime
 import io
+import itertools
 import os
 import re
 import warnings
@@ -309,10 +310,12 @@ def _with_given_model(config: Config, model: nn.Module) -> Config:
 
 
 def default_folder(config: Config) -> str:
-    """``runs/NAME-TIME``, NAME from the data and the method."""
+    """``runs/NAME-TIME``, NAME from the data and the method; with a number if that exists."""
     data = re.sub(r"[^\w.-]+", "-", Path(config.data.name).name).strip("-.") or "data"
     time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return f"runs/{data}-{config.method.name}-{time}"
+    folder = f"runs/{data}-{config.method.name}-{time}"
+    names = itertools.chain([folder], (f"{folder}-{number}" for number in itertools.count(2)))
+    return next(name for name in names if not os.path.exists(name))
 
 
 def train_here(
