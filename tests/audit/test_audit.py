@@ -14,7 +14,7 @@ from imae._draws import seeded
 from imae.audit import Audit, audit
 from imae.audit.sources import features_of_rows
 from imae.data import load
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.train import build_config, train
 
@@ -447,7 +447,10 @@ def test_labels_of_probabilities_are_classes_in_sorted_order(labels, names):
             lambda p, y: audit((p, y), settings="fast"),
             "settings must be a mapping or a Config, got",
         ),
-        (lambda p, y: audit(p, given=np.ma.masked_equal(y, 0)), "given: 120 values are masked"),
+        (
+            lambda p, y: audit(p, given=np.ma.masked_equal(y, 0)),
+            "given: 120 values are masked, the",
+        ),
         (lambda p, y: audit(np.ma.masked_less(p, 0.5), given=y), "probabilities: 240 values are m"),
         (
             lambda p, y: audit(None, given=y, features=np.ma.masked_less(p, 0.5)),
@@ -461,7 +464,7 @@ def test_labels_of_probabilities_are_classes_in_sorted_order(labels, names):
 )
 def test_what_does_not_fit_is_one_line(call, message):
     given = np.arange(240) % 2
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(ImaeError, match=message):
         call(0.1 + 0.8 * np.eye(2)[given], given)
 
 

@@ -258,7 +258,9 @@ def test_masked_values_are_not_read():
     assert from_arrays(rows, [0, 1, 1]).train.inputs.values[2, 1] == 5
     mask[2, 1] = True
     rows = np.ma.masked_array(rows, mask)
-    with pytest.raises(DataError, match=r"arrays: row 2 \(counted from 0\) holds a masked value"):
+    with pytest.raises(
+        DataError, match=r"arrays: 1 values are masked, the first in row 2 \(counted"
+    ):
         from_arrays(rows, [0, 1, 1])
 
 

@@ -20,7 +20,7 @@ from imae.data.features import hash_text
 from imae.data.split import Data, Inputs
 from imae.data.table import label_frame
 from imae.data.table_file import FrameColumns
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, check_not_masked
 
 
 @final
@@ -304,7 +304,7 @@ def array_of_numbers(x: Any, where: str) -> NDArray[Any]:
     if isinstance(x, Tensor):
         x = x.detach().cpu()
         x = x.float() if x.dtype == torch.bfloat16 else x  # numpy has no such type
-    _check_not_masked(x, where)
+    check_not_masked(where, x)
     try:
         values = np.asarray(x)
     except ValueError:
@@ -318,13 +318,3 @@ def array_of_numbers(x: Any, where: str) -> NDArray[Any]:
             f"{where}: an array of objects that are not all numbers ({error}); for words and empty "
             "cells give a data frame"
         ) from None
-
-
-def _check_not_masked(values: Any, where: str) -> None:
-    mask = np.ma.getmask(values)
-    if mask.any():
-        row = int(np.argwhere(mask)[0][0])
-        raise DataError(
-            f"{where}: row {row} (counted from 0) holds a masked value; fill it in with "
-            "x.filled(...), or give a data frame, whose empty cells are filled in"
-        )

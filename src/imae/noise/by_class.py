@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from imae._draws import choose_rows, draw_by_class, seeded
-from imae.errors import ArgumentError, check_integer, check_interval
+from imae.errors import ArgumentError, check_integer, check_interval, check_not_masked
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +80,8 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
     """The values as an array, from a list, an array or a tensor on any device.
 
     Raises:
-        ArgumentError: If they have no common shape, are sparse, or one is masked.
+        ArgumentError: If they have no common shape, or are sparse.
+        DataError: If one is masked.
 
     Examples:
         >>> as_array("values", [1, 2])
@@ -95,9 +96,7 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
                 values = values.float()  # numpy has no such type
     if hasattr(values, "toarray"):
         raise ArgumentError(f"{name} must not be sparse; give its toarray()")
-    number = int(np.sum(np.ma.getmask(values)))
-    if number:
-        raise ArgumentError(f"{name}: {number} values are masked; fill them in or remove the rows")
+    check_not_masked(name, values)
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:
