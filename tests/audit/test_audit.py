@@ -430,6 +430,8 @@ def test_labels_of_probabilities_are_classes_in_sorted_order(labels, names):
     assert found.class_names == names
     np.testing.assert_array_equal(found.suspicion, expected.suspicion)
     np.testing.assert_array_equal(found.given, expected.given)
+    named = audit(likely, given=given, class_names=np.array(["x", "y"]))  # classes_ of a model
+    assert named.class_names == ("x", "y")
     if names != ("0", "1"):  # which are class numbers whatever the classes are called
         swapped = audit(likely[:, ::-1], given=labels(given), class_names=names[::-1])
         np.testing.assert_array_equal(swapped.given, 1 - expected.given)

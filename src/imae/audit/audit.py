@@ -192,6 +192,8 @@ def _evidence_of_arrays(
         ArgumentError: If something is missing.
         DataError: If arrays do not match.
     """
+    if class_names is not None:
+        class_names = list(map(str, class_names))  # perhaps ``classes_`` of a classifier
     if given is None:
         raise ArgumentError("given: the given labels are required unless a run is audited")
     given = as_array("given", given)

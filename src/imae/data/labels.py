@@ -69,7 +69,8 @@ def encode_labels(
     """
     columns = [*train, *others]
     if class_names is not None:
-        return [_encode_known(column, class_names) for column in columns], tuple(class_names)
+        names = tuple(map(str, class_names))
+        return [_encode_known(column, names) for column in columns], names
     written = [_tidy(column) for column in columns]
     tidy = [
         [_whole(value, column) for value in values]
