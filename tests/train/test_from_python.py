@@ -7,7 +7,8 @@ from sklearn.datasets import make_circles, make_moons
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from imae.curves import IMAE
+from imae import IMAELoss
+from imae.curves import IMAE, Window
 from imae.data import load
 from imae.data.loading import as_data, load_unscaled
 from imae.errors import ArgumentError, DataError
@@ -195,6 +196,22 @@ def test_texts_are_trained_on_and_predicted(tmp_path):
     assert predict(run, np.array(["good"])).predicted.tolist() == ["yes"]
 
 
+def test_settings_may_hold_paths(tmp_path):
+    run = train({**SETTINGS, "out": tmp_path / "run"}, data=rows())
+    assert run.path == tmp_path / "run"
+    config = build_config({"data": {"name": tmp_path / "x.csv", "root": tmp_path}})
+    assert (config.data.name, config.data.root) == (str(tmp_path / "x.csv"), str(tmp_path))
+
+
+@pytest.mark.parametrize("number", [np.int64(4), np.float32(4), torch.tensor(4.0)])
+def test_settings_may_hold_numbers_of_numpy_and_torch(number, tmp_path):
+    method = {"name": "imae", "arguments": {"T": number}}
+    run = train(settings(tmp_path, method=method, seed=np.int64(1)), data=rows())
+    assert Run(run.path).config.method.arguments["T"] == 4
+    again = train({**SETTINGS, "out": tmp_path / "b"}, data=rows(), loss=IMAE(T=np.float32(4)))
+    assert again.config.method.arguments == {"T": 4}
+
+
 def test_a_loss_is_a_name_or_a_curve(tmp_path):
     run = train(settings(tmp_path), data=rows(), loss=IMAE(T=4.0))
     assert (run.config.method.name, run.config.method.arguments) == ("imae", {"T": 4.0})
@@ -202,6 +219,12 @@ def test_a_loss_is_a_name_or_a_curve(tmp_path):
         ArgumentError, match="cannot be combined with settings of the section method"
     ):
         train({"method": {"name": "gce"}}, data=rows(), loss="cce")
+
+
+@pytest.mark.parametrize("loss", [IMAELoss(T=4), IMAE, 3, Window(IMAE(T=4.0), low=-4.0, high=4.0)])
+def test_what_is_neither_is_one_line(loss):
+    with pytest.raises(ArgumentError, match=f"loss must be .*, got {type(loss).__name__}"):
+        train({}, data=rows(), loss=loss)
 
 
 def test_a_data_set_of_torch_and_a_module_are_trained(tmp_path):
@@ -259,7 +282,14 @@ def test_the_method_is_built_once_a_run(tmp_path, monkeypatch):
     ("call", "message"),
     [
         (lambda: train({}), "data: must be given, such as data.name=digits"),
-        (lambda: train("digits"), "settings are a mapping such as"),
+        (
+            lambda: train("digits"),
+            "settings are a mapping such as .*, got 'digits'; rows are given",
+        ),
+        (
+            lambda: train(rows()),
+            "settings are a mapping such as .*, got tuple; rows are given as d",
+        ),
         (lambda: build_config("digits"), "settings are a mapping such as"),
         (lambda: train({}, data=3), "data must be an imae.data.Data"),
         (lambda: train({}, data=np.eye(3)), "data must be an imae.data.Data"),
@@ -325,7 +355,9 @@ def test_a_function_that_builds_such_a_network_is_one_line_too(tmp_path, monkeyp
 def test_what_is_not_a_path_or_rows_is_one_line(tmp_path):
     with pytest.raises(ArgumentError, match="a run folder is given by its path, got None"):
         Run(None)
-    with pytest.raises(ArgumentError, match="data is given by its name or path, got None"):
+    with pytest.raises(
+        ArgumentError, match=r"data is given by its name or path or as .*, got None"
+    ):
         load(None)
     run = train(settings(tmp_path), data=rows())
     with pytest.raises(ArgumentError, match="rows must be an array, a data frame or a map-style"):

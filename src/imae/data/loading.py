@@ -243,7 +243,8 @@ def existing_path(name_or_path: object) -> Path:
         DataError: If it does not exist; a known set of a similar name is suggested.
     """
     if not isinstance(name_or_path, str | os.PathLike):
-        raise ArgumentError(f"data is given by its name or path, got {name_or_path!r}")
+        kind = None if name_or_path is None else type(name_or_path).__name__
+        raise ArgumentError(f"data is given by its name or path or as a data frame, got {kind}")
     path = Path(name_or_path)
     try:
         if path.exists():

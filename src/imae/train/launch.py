@@ -294,6 +294,12 @@ def _with_given_loss(config: Config | Mapping[str, Any], loss: str | Curve) -> M
     content = config.model_dump() if isinstance(config, Config) else config
     if not isinstance(config, Config) and isinstance(content, Mapping) and "method" in content:
         raise ArgumentError("loss: cannot be combined with settings of the section method")
+    name = loss.name if isinstance(loss, Curve) else loss
+    if not isinstance(name, str) or (isinstance(loss, Curve) and name not in METHODS):
+        raise ArgumentError(
+            "loss must be a name of imae list methods, or a curve of imae.curves that has such a "
+            f"name, got {type(loss).__name__}"
+        )
     if not isinstance(loss, Curve):
         return {**content, "method": {"name": loss}}
     arguments = {each.name: getattr(loss, each.name) for each in fields(loss)}  # type: ignore[arg-type]
