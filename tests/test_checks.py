@@ -3,7 +3,14 @@ import math
 import numpy as np
 import pytest
 
-from imae.errors import ArgumentError, check_choice, check_integer, check_interval
+from imae.errors import (
+    ArgumentError,
+    DataError,
+    check_choice,
+    check_integer,
+    check_interval,
+    check_not_masked,
+)
 
 
 @pytest.mark.parametrize("value", [0, 0.5, 1])
@@ -74,3 +81,10 @@ def test_whole_bounds_are_written_out():
         ArgumentError, match=r"in \[0, 18446744073709551616\), got 18446744073709551616"
     ):
         check_interval("seed", 2**64, low=0, high=2**64, open_high=True)
+
+
+def test_masked_values_are_refused():
+    check_not_masked("x", np.ma.masked_array([1, 2], [False, False]))
+    check_not_masked("x", [1, None])
+    with pytest.raises(DataError, match="x: 2 values are masked, the first in row 1"):
+        check_not_masked("x", np.ma.masked_greater(np.arange(4).reshape(2, 2), 1))

@@ -110,3 +110,18 @@ def check_choice(name: str, value: object, choices: Collection[str | None]) -> N
     """
     if value not in choices:
         raise ArgumentError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")
+
+
+def check_not_masked(name: str, values: object) -> None:
+    """Raises if values of a masked array of numpy are masked: converted, it has what is behind.
+
+    Raises:
+        DataError: If so.
+    """
+    import numpy as np  # help needs none
+
+    if isinstance(values, np.ma.MaskedArray) and (masked := np.argwhere(values.mask)).size:
+        raise DataError(
+            f"{name}: {len(masked)} values are masked, the first in row {masked[0][0]} (counted "
+            "from 0); fill them in or remove the rows"
+        )

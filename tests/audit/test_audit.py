@@ -6,13 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pandas
 import pytest
+import scipy.sparse
 import torch
 from torch.utils.data import TensorDataset
 
 from imae._draws import seeded
 from imae.audit import Audit, audit
+from imae.audit.sources import features_of_rows
 from imae.data import load
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.train import build_config, train
 
@@ -222,8 +224,13 @@ def test_a_rare_class_that_was_given_up_is_named_with_what_brings_it_back(tmp_pa
         (np.array([[1.5, -0.5]]), [0], "at least 0"),
         (np.full((2, 2), np.nan), [0, 1], "sum to 1"),
         (np.full((2, 2), 0.5), [0], "shape"),
-        (np.full((2, 2), 0.5), [0, 2], r"\[0, 2\)"),
-        (np.full((2, 2), 0.5), [0.5, 1.0], "integers"),
+        (np.full((3, 2), 0.5), [0, 1, 2], r"given has 3 classes \(0, 1, 2\) that are not numbers"),
+        (
+            np.full((2, 2), 0.5),
+            [0.5, 1.0],
+            "given: row '0': label 0.5 is neither a name nor a whole",
+        ),
+        (np.full((2, 2), 0.5), ["a", None], "given: row '1': the label is missing"),
         (np.array([[1, 0]]), [0], "decimal"),
     ],
 )
@@ -376,6 +383,91 @@ def test_rows_from_python_are_trained_on_and_audited(kind):
     assert len(found) == len(rows)
     flagged = found.row_ids[found.order()[: is_wrong.sum()]].astype(int)
     assert is_wrong[flagged].mean() > 0.8
+
+
+@pytest.mark.filterwarnings("ignore:only .* rows were not trained on")
+def test_a_frame_with_words_and_empty_cells_is_audited():
+    rows, given, is_wrong = labelled_blobs()
+    frame = pandas.DataFrame(rows, columns=["a", "b", "c"])
+    frame["colour"] = ["red", None, "blue"] * 80
+    frame["label"] = 2 * given - 1
+    config = build_config({"train": {"epochs": 6}, "data": {"name": "mine"}})
+    found = audit(frame, settings=config)
+    assert found.class_names == ("-1", "1")
+    assert is_wrong[found.order()[: is_wrong.sum()]].mean() > 0.8
+
+
+@pytest.mark.filterwarnings("ignore:only .* rows were not trained on")
+def test_features_of_rows_from_python_are_compared(tmp_path):
+    pytest.importorskip("wordllama")
+    texts = ["a fine film", "a dull film", "it was fine", "it was dull"] * 15
+    settings = {"data": {"features": "wordllama"}, "train": {"epochs": 3}}
+    asked = {**settings, "machine": {"threads": 1}, "out": str(tmp_path / "run")}
+    rows = [texts, ["good", "bad"] * 30]
+    found = audit(rows, settings=asked)
+    features = features_of_rows(rows, RunFolder(tmp_path / "run"))
+    assert len(features) == len(found)
+    np.testing.assert_array_equal(features[0], features[4])
+    alone = audit(tmp_path / "run")  # the texts are gone: judged by the run only
+    np.testing.assert_array_equal(found.row_ids, alone.row_ids)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (lambda y: 2 * y - 1, ("-1", "1")),
+        (lambda y: y + 1, ("1", "2")),
+        (lambda y: y == 1, ("False", "True")),
+        (lambda y: y.astype(float), ("0", "1")),
+        (lambda y: pandas.Series(np.where(y, "dog", "cat")), ("cat", "dog")),
+    ],
+)
+def test_labels_of_probabilities_are_classes_in_sorted_order(labels, names):
+    _, given, is_wrong = labelled_blobs()
+    likely = 0.1 + 0.8 * np.eye(2)[np.where(is_wrong, 1 - given, given)]
+    expected = audit(likely, given=given)
+    found = audit(pandas.DataFrame(likely), given=labels(given))
+    assert found.class_names == names
+    np.testing.assert_array_equal(found.suspicion, expected.suspicion)
+    np.testing.assert_array_equal(found.given, expected.given)
+    named = audit(likely, given=given, class_names=np.array(["x", "y"]))  # classes_ of a model
+    assert named.class_names == ("x", "y")
+    if names != ("0", "1"):  # which are class numbers whatever the classes are called
+        swapped = audit(likely[:, ::-1], given=labels(given), class_names=names[::-1])
+        np.testing.assert_array_equal(swapped.given, 1 - expected.given)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda p, y: audit((p, y), class_names=["a", "b"]),
+            "class_names and cap are for probabil",
+        ),
+        (lambda p, y: audit((p, y), row_ids=y), "got tuple; rows to train on bring their labels"),
+        (
+            lambda p, y: audit((p, y), settings="fast"),
+            "settings must be a mapping or a Config, got",
+        ),
+        (
+            lambda p, y: audit(p, given=np.ma.masked_equal(y, 0)),
+            "given: 120 values are masked, the",
+        ),
+        (lambda p, y: audit(np.ma.masked_less(p, 0.5), given=y), "probabilities: 240 values are m"),
+        (
+            lambda p, y: audit(None, given=y, features=np.ma.masked_less(p, 0.5)),
+            "features: 240 val",
+        ),
+        (
+            lambda p, y: audit(None, given=y, features=scipy.sparse.csr_matrix(p)),
+            "features must not be sparse; give its toarray",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_line(call, message):
+    given = np.arange(240) % 2
+    with pytest.raises(ImaeError, match=message):
+        call(0.1 + 0.8 * np.eye(2)[given], given)
 
 
 @pytest.mark.filterwarnings("ignore:only .* rows were not trained on")

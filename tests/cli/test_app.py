@@ -1,9 +1,11 @@
 import importlib.metadata
+import signal
 import subprocess
 import sys
 
 import pytest
 
+import imae.cli
 from imae.cli import data as catalogs
 from imae.cli.app import COMMANDS, load_command, main
 
@@ -102,26 +104,47 @@ def test_a_defect_of_ours_is_not_hidden(monkeypatch):
 
 
 def test_the_installed_program_passes_on_its_exit_code():
-    command = [sys.executable, "-c", "import sys; from imae.cli.app import main; sys.exit(main())"]
+    command = [sys.executable, "-c", "import sys; from imae.cli import main; sys.exit(main())"]
     assert subprocess.run([*command, "nope"], capture_output=True, check=False).returncode == 2
 
 
-def test_without_typer_it_names_the_install_command(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "typer", None)
-    assert main(["curves"]) == 2
-    assert "pip install 'imae[cli]'" in capsys.readouterr().err
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_without_typer_it_names_the_install_command(package, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "imae.cli.app")
+    monkeypatch.delattr("imae.cli.app")
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert imae.cli.main(["curves"]) == 2
+    assert capsys.readouterr().err == "imae: the command line needs: pip install 'imae[cli]'\n"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [["train"], ["audit"], ["compare"], ["tune"], ["predict", "."]],
-)
-def test_a_mistyped_path_is_said_before_anything_heavy_is_loaded(command, capsys, monkeypatch):
-    def heavy(*names, **_):
-        raise AssertionError(names)
+LOADING = """
+import signal, sys
+class Pressed:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Pressed())
+from imae.cli import main
+sys.exit(main(["list", "losses"]))
+"""
 
-    for module in ("train", "compare", "predict"):
-        monkeypatch.setattr(f"imae.cli.{module}.import_extra", heavy)
-    monkeypatch.setattr("imae.cli.audit._trained", heavy)
-    assert main([*command, "gone/table.csv"]) == 2
-    assert capsys.readouterr().err == "imae: gone/table.csv: no such file or folder\n"
+
+@pytest.mark.parametrize("module", ["imae.cli.app", "typer", "imae.curves.catalog"])
+def test_ctrl_c_while_modules_are_loaded_is_one_line(module):
+    command = [sys.executable, "-c", LOADING, module]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "imae: stopped\n")
+
+
+def test_ctrl_c_is_handled_as_before_when_the_command_has_ended(monkeypatch, capsys):
+    def press(_: object) -> int:
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        signal.raise_signal(signal.SIGINT)
+        return 0
+
+    monkeypatch.setattr("imae.cli.app.main", press)
+    assert imae.cli.main([]) == 130
+    assert capsys.readouterr().err == "imae: stopped\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

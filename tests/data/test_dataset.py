@@ -8,9 +8,10 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from imae.data.batches import Batches
-from imae.data.features import Table
+from imae.data.features import Table, hash_text
 from imae.data.images import ArrayImages
-from imae.data.torch_dataset import DatasetInputs, as_data, from_arrays, from_dataset
+from imae.data.loading import as_data
+from imae.data.torch_dataset import DatasetInputs, from_arrays, from_dataset
 from imae.errors import ArgumentError, DataError
 
 
@@ -168,20 +169,6 @@ def test_arrays_become_features_images_or_inputs_as_they_are():
     assert ready.inputs.shape == (1, 4, 4)
 
 
-def test_the_columns_of_a_data_frame_keep_their_names():
-    class Frame:
-        columns = ("age", 7)
-
-        def to_numpy(self):
-            return np.ones((2, 2))
-
-        def __array__(self, dtype=None, copy=None):
-            return self.to_numpy()
-
-    inputs = from_arrays(Frame(), [0, 1]).train.inputs
-    assert inputs.columns == ("age", "7")
-
-
 def test_arrays_of_other_lengths_or_types_are_refused():
     with pytest.raises(DataError, match="3 rows of inputs but labels of shape"):
         from_arrays(np.eye(3), [0, 1])
@@ -205,14 +192,121 @@ def test_data_in_any_form_is_taken():
 
 def test_a_frame_has_columns_of_any_name_and_type_of_number():
     frames = pytest.importorskip("pandas")
-    frame = frames.DataFrame({0: [1.5, 2.0], 1: [True, False], "label": ["cat", "dog"]})
+    frame = frames.DataFrame({0: [1.5, 2.0], "label": ["cat", "dog"]})
     frame[2] = frames.array([3, 4], dtype="Int64")
     found = as_data(frame).train.inputs
-    assert found.columns == ("0", "1", "2")
-    assert found.values.tolist() == [[1.5, 1.0, 3.0], [2.0, 0.0, 4.0]]
-    for cell in ("red", None, float("inf")):
-        with pytest.raises(DataError, match=r"column '3' .*; words, dates and empty cells are"):
-            as_data(frame.assign(**{"3": [1.0, cell]}))
+    assert found.columns == ("0", "2")
+    assert found.values.tolist() == [[1.5, 3.0], [2.0, 4.0]]
+    with pytest.raises(DataError, match=r"frame: row 1 .*, column '3' is inf; numbers must be fin"):
+        as_data(frame.assign(**{"3": [1.0, float("inf")]}))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_cells_that_hold_several_values_are_one_line(library):
+    frames = pytest.importorskip(library)
+    frame = frames.DataFrame({"x": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]})
+    with pytest.raises(DataError, match="frame: column 'x' holds a list in each cell, not numbers"):
+        as_data(frame)
+    if library == "pandas":
+        frame = frames.DataFrame({"x": [1 + 2j, 3 + 4j], "label": [0, 1]})
+        words = as_data(frame).train.inputs.columns[0]
+        assert words.kind == "category", "no part of a complex number is left out"
+
+
+def test_objects_that_are_numbers_are_numbers():
+    numbers = np.array([[1, 2.5], [True, "4"]], dtype=object)
+    assert from_arrays(numbers, [0, 1]).train.inputs.values.tolist() == [[1, 2.5], [1, 4]]
+    with pytest.raises(DataError, match=r"objects that are not all numbers .*give a data frame"):
+        from_arrays(np.array([[1, "red"], [2, None]], dtype=object), [0, 1])
+    with pytest.raises(DataError, match="arrays: the rows are not all of one length"):
+        from_arrays([[1, 2], [3]], [0, 1])
+
+
+@pytest.mark.parametrize("item", [{"x": 1, "label": 0}, torch.zeros(2), "ab", 3])
+def test_items_that_are_no_pairs_are_one_line(item):
+    with pytest.raises(DataError, match=f"item 0 of the data set is a {type(item).__name__}, not"):
+        from_dataset(Listed([item] * 4))
+
+
+def test_items_without_a_label_are_inputs():
+    inputs = DatasetInputs(Listed([torch.ones(3), np.zeros(3)]), np.arange(2))
+    assert inputs.batch(np.arange(2), generator=None).tolist() == [[1, 1, 1], [0, 0, 0]]
+
+
+def test_an_input_of_one_number_is_one_line():
+    with pytest.raises(DataError, match="item 0 of the data set is one number; inputs have at"):
+        from_dataset(Listed([(0.5, 0), (0.25, 1)])).train.inputs.shape  # noqa: B018
+
+
+def test_texts_are_rows():
+    texts = ["good film", "bad film", None]
+    found = from_arrays(texts, ["yes", "no", "no"]).train.inputs
+    expected = hash_text(["good film", "bad film", ""])
+    assert found.content_hash() == expected.content_hash()
+    assert from_arrays(np.array(texts[:2]), [0, 1]).train.inputs.texts == ("good film", "bad film")
+    one = polars.DataFrame({"text": texts})
+    assert from_arrays(one, ["yes", "no", "no"]).train.inputs.column == "text"
+    assert from_arrays(one["text"], [0, 1, 1]).train.inputs.texts == ("good film", "bad film", "")
+
+
+def test_masked_values_are_not_read():
+    mask = np.zeros((3, 2), bool)
+    rows = np.ma.masked_array(np.arange(6.0).reshape(3, 2), mask)
+    labels = np.ma.masked_array([0, 1, 9], [False, False, True])
+    with pytest.raises(DataError, match=r"arrays: row '2': the label is missing; fill it in or"):
+        from_arrays(rows, labels)
+    assert from_arrays(rows, [0, 1, 1]).train.inputs.values[2, 1] == 5
+    mask[2, 1] = True
+    rows = np.ma.masked_array(rows, mask)
+    with pytest.raises(
+        DataError, match=r"arrays: 1 values are masked, the first in row 2 \(counted"
+    ):
+        from_arrays(rows, [0, 1, 1])
+
+
+def test_missing_labels_of_pandas_are_missing():
+    frames = pytest.importorskip("pandas")
+    rows = np.eye(3)
+    for labels in (
+        frames.Series([1, 0, None], dtype="Int64"),
+        frames.Series(["a", "b", None], dtype="string"),
+        frames.Series(["a", "b", None], dtype="category"),
+        frames.Series([True, False, None], dtype="boolean"),
+        np.array(["a", "b", frames.NA], dtype=object),
+        np.array(["a", "b", frames.NaT], dtype=object),
+        frames.to_datetime(frames.Series(["2024-01-01", "2024-01-02", None])).astype(object),
+    ):
+        with pytest.raises(DataError, match=r"row '2': the label is missing|row '0': label Timest"):
+            from_arrays(rows, labels)
+    whole = from_arrays(rows, frames.Series([1, 0, 5], dtype="Int64"))
+    assert whole.class_names == ("0", "1", "5")
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "kind"),
+    [
+        (np.array([1, -1, 1]), ("-1", "1"), "integer"),
+        (np.array([7.0, 3.0, 7.0]), ("3", "7"), "integer"),
+        (np.array([True, False, True]), ("False", "True"), "boolean"),
+        (np.array([np.True_, False, np.int64(1)], dtype=object), ("0", "1"), "integer"),
+        (["9", "10", "9"], ("9", "10"), "name"),
+        (np.array(["b", "a", "b"]), ("a", "b"), "name"),
+    ],
+)
+def test_any_labels_are_classes_in_sorted_order(labels, names, kind):
+    data = from_arrays(np.eye(3), labels)
+    assert (data.class_names, data.label_kind) == (names, kind)
+    assert data.train.labels.tolist() == ([0, 1, 0] if names == ("9", "10") else [1, 0, 1])
+
+
+def test_minus_one_is_a_class_and_a_note_says_so_where_it_may_mean_no_label():
+    (note,) = as_data((np.eye(6), [0, 1, 2, -1, 0, 1])).notes[:1]
+    assert note.startswith("1 training rows have the label -1, which counts as a class; remove")
+    assert as_data((np.eye(4), [-1, 1, 1, -1])).notes == ()
+    with pytest.raises(DataError, match="row '3': label -100 means no label in PyTorch; remove"):
+        from_arrays(np.eye(4), [0, 1, 0, -100])
+    named = from_arrays(np.eye(2), [True, False], class_names=["no", "yes"])
+    assert named.train.labels.tolist() == [1, 0]
 
 
 def test_numbers_that_numpy_does_not_have():
@@ -224,14 +318,33 @@ def test_numbers_that_numpy_does_not_have():
             from_arrays(sparse, [0, 1])
 
 
-@pytest.mark.parametrize("rows", [np.eye(3), torch.eye(3), [1, 2, 3], 5, object()])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.eye(3),
+        torch.eye(3),
+        [1, 2, 3],
+        5,
+        object(),
+        scipy.sparse.csr_matrix(np.eye(3)),
+        polars.DataFrame({"x": [1], "label": [0]}).lazy(),
+        polars.DataFrame({"x": [1], "label": [0]}).to_arrow(),
+    ],
+    ids=lambda rows: type(rows).__name__,
+)
 def test_what_has_no_labels_is_refused(rows):
     with pytest.raises(ArgumentError, match=f"data must be .* got {type(rows).__name__}"):
         as_data(rows)
 
 
-@pytest.mark.parametrize("columns", [["x", "z"], ["label", "target"]])
-def test_a_frame_needs_one_column_of_labels(columns):
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["x", "z"], r"frame: has no column label .*; say which holds the labels with label_col"),
+        (["label", "target"], "frame: has both label and target; drop all but one"),
+    ],
+)
+def test_a_frame_needs_one_column_of_labels(columns, message):
     frame = polars.DataFrame({name: [0, 1] for name in columns})
-    with pytest.raises(DataError, match=f"must have one column called .* got {columns[0]}, "):
+    with pytest.raises(DataError, match=message):
         as_data(frame)

@@ -18,7 +18,11 @@ def column(values, source="pets.csv") -> LabelColumn:
         ([10, 9, 10], [1, 0, 1], ("9", "10")),
         (["007", "7", "10"], [0, 2, 1], ("007", "10", "7")),
         (["10", "9", "cat"], [0, 1, 2], ("10", "9", "cat")),
-        ([True, False, True], [1, 0, 1], ("0", "1")),
+        ([True, False, True], [1, 0, 1], ("False", "True")),
+        ([True, 0, 1], [1, 0, 1], ("0", "1")),
+        ([np.int64(3), np.bool_(False), 3.0], [1, 0, 1], ("0", "3")),
+        (["1", "-1", "1"], [1, 0, 1], ("-1", "1")),
+        ([1, -1, 1], [1, 0, 1], ("-1", "1")),
         ([b"dog", b"cat", b"dog"], [1, 0, 1], ("cat", "dog")),
         (["größe", "🐕", "größe"], [0, 1, 0], ("größe", "🐕")),
         (["1" * 30, "2", "2"], [0, 1, 1], ("1" * 30, "2")),
@@ -107,8 +111,9 @@ def test_a_missing_label_names_file_and_row(missing):
     ("values", "names", "message"),
     [
         ([0, 1.5], None, "row 'id 1': label 1.5 is neither a name nor a whole number"),
-        ([0, -1], None, "row 'id 1': label -1 is negative"),
-        (["0", "-1"], None, "row 'id 1': label -1 is negative"),
+        ([0, -100], None, "row 'id 1': label -100 means no label in PyTorch; remove such rows"),
+        (["0", "-100"], None, "row 'id 1': label -100 means no label in PyTorch"),
+        ([0, -1], ["a", "b"], "row 'id 1': label -1 is not one of the classes"),
         ([0, 3], ["x", "y", "z"], "row 'id 1': label 3 is not one of the classes"),
         (["x", "w"], ["x", "y"], "row 'id 1': label 'w' is not one of the classes"),
         (["x", "x"], None, "'x' is the only class"),
@@ -120,17 +125,6 @@ def test_a_missing_label_names_file_and_row(missing):
 def test_refuses(values, names, message):
     with pytest.raises(DataError, match=message):
         encode_labels([column(values)], [], class_names=names)
-
-
-def test_negative_numbers_of_a_table_are_names_of_classes():
-    for values in (["1", "-1", "1"], [1, -1, 1]):
-        labels = LabelColumn("t.csv", np.array(["0", "1", "2"]), values, is_table=True)
-        (encoded,), names = encode_labels([labels], [])
-        assert names == ("-1", "1")
-        assert encoded.tolist() == [1, 0, 1]
-    ignored = LabelColumn("t.csv", np.array(["0", "1"]), ["0", "-100"], is_table=True)
-    with pytest.raises(DataError, match="row '1': label -100 means no label in PyTorch"):
-        encode_labels([ignored], [])
 
 
 def test_missing_labels_are_counted():

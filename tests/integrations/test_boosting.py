@@ -155,13 +155,20 @@ def test_the_automatic_parameter_begins_again_with_every_training(noisy):
         ([0, 3], np.zeros((2, 3)), r"class numbers in \[0, 3\)"),
         ([0, 0.5], np.zeros((2, 3)), "class numbers"),
         ([0, -1], np.zeros(2), r"class numbers in \[0, 2\)"),
-        ([0, 1, 1], np.zeros((2, 3)), "3 labels for scores"),
+        ([0, 1, 1], np.zeros((2, 3)), r"labels of shape \(3,\) for scores of shape \(2, 3\)"),
+        (["a", "b"], np.zeros(2), r"class numbers in \[0, 2\), got <U1"),
+        (np.ma.masked_equal([0, 1], 1), np.zeros(2), "labels: 1 values are masked"),
         ([0, 0], np.zeros((2, 1)), "set num_class"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(labels, scores, message):
     with pytest.raises((DataError, ArgumentError), match=message):
-        Objective("cce")(np.array(labels), scores)
+        Objective("cce")(labels, scores)
+
+
+def test_weights_of_another_number_are_refused():
+    with pytest.raises(DataError, match=r"sample_weight: \(3,\) for 2 rows"):
+        Objective("cce")([0, 1], np.zeros(2), np.ones(3))
 
 
 def test_a_curve_without_weight_at_the_start_is_refused():

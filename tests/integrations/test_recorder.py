@@ -1,5 +1,6 @@
 """What a recorder of dynamics refuses, as no run folder could hold it."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -25,6 +26,37 @@ def test_class_names_of_another_number_are_refused(tmp_path):
     recorder.update(torch.arange(2), torch.zeros(2, 2), torch.arange(2))
     with pytest.raises(DataError, match="2 class names and logits of 3 classes"):
         recorder.update(torch.arange(2), torch.zeros(2, 3), torch.arange(2))
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ([-1, 1], r"labels must be class numbers in \[0, 2\), got -1, 1; leave out other rows"),
+        ([0, 2], r"labels must be class numbers in \[0, 2\), got 0, 2"),
+        ([-100, 1], "got -100, 1; leave out"),
+        (["a", "b"], "got a, b"),
+        (np.ma.masked_equal([0, 1], 1), "labels: 1 values are masked"),
+        ([[1, 0], [0, 1]], r"target must be of shape \(2,\), got \(2, 2\)"),
+        (None, r"the labels of these rows are not in \[0, 2\), or not given: give target"),
+    ],
+)
+def test_labels_that_are_no_class_numbers_are_one_line(tmp_path, target, message):
+    recorder = Recorder(tmp_path / "run", 2)
+    with pytest.raises(DataError, match=message):
+        recorder.update(torch.arange(2), torch.zeros(2, 2), target)
+    with pytest.raises(DataError, match=r"logits must be of shape \(B, C\), with C at least 2"):
+        recorder.update(torch.arange(2), torch.zeros(2, 1), torch.arange(2))
+
+
+def test_arrays_are_recorded_as_tensors_are(tmp_path):
+    given = np.array([1, 0], np.uint8)
+    given.setflags(write=False)
+    recorder = Recorder(tmp_path / "run", 2, given=given, class_names=np.array(["x", "y"]))
+    recorder.update([], np.zeros((0, 2)))
+    recorder.update([0, 1], 4 * np.eye(2))
+    recorder.end_epoch()
+    assert recorder.folder.labels().given.tolist() == [1, 0]
+    assert recorder.folder.dynamics(1).predicted.tolist() == [0, 1]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import sys
 import warnings
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 import sklearn
@@ -357,6 +358,32 @@ def test_parameters_just_inside_are_taken(change):
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = clone(FAST).set_params(max_iter=2, **change).fit(rows, labels)
     assert model.n_iter_ == 2
+
+
+@pytest.mark.parametrize("make", [IMAEClassifier, LabelAuditor])
+def test_masked_and_missing_values_are_one_line(make):
+    rows, labels = np.eye(4), np.array([0, 1, 0, 1])
+    estimator = make(random_state=0)
+    for x, y, message in (
+        (np.ma.masked_less(rows, 1), labels, "X: 12 values are masked, the first in row 0"),
+        (rows, np.ma.masked_equal(labels, 1), "y: 2 values are masked, the first in row 1"),
+        (
+            rows,
+            pandas.Series(["a", "b", None, "a"], dtype="string"),
+            "y: 1 labels are missing, the",
+        ),
+        (rows, pandas.Series([1, 0, 1, None], dtype="Int64"), "y: 1 labels are missing, the first"),
+    ):
+        with pytest.raises(DataError, match=message):
+            estimator.fit(x, y)
+    weight = np.ma.masked_less(np.arange(4.0), 1)
+    with pytest.raises(DataError, match="sample_weight: 1 values are masked"):
+        estimator.fit(rows, labels, sample_weight=weight)
+
+
+def test_an_auditor_that_finds_no_suspects_is_one_line():
+    with pytest.raises(InvalidParameterError, match="auditor: LogisticRegression finds no suspect"):
+        LabelAuditor(auditor=LogisticRegression()).fit(np.eye(4), [0, 1, 0, 1])
 
 
 def test_one_class_is_refused():

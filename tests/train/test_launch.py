@@ -1,6 +1,7 @@
 """Whole runs: what they give, how they end, and that an interrupted one ends the same."""
 
 import contextlib
+import datetime
 import json
 import multiprocessing
 import resource
@@ -656,6 +657,22 @@ def test_a_process_that_dies_ends_the_run_with_a_line(configure, tmp_path):
 def test_the_default_folder_is_named_after_data_and_method(configure):
     name = default_folder(configure(data={"name": "a b/my photos!"}))
     assert name.startswith("runs/my-photos-imae_capped-")
+
+
+def test_runs_of_one_second_have_folders_of_their_own(configure, tmp_path, monkeypatch):
+    class Noon(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2026, 1, 1, 12, tzinfo=tz)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("imae.train.launch.datetime.datetime", Noon)
+    config = configure(data={"name": "digits"})
+    names = []
+    for _ in range(3):
+        names.append(default_folder(config))
+        (tmp_path / names[-1]).mkdir(parents=True)
+    assert [name.removeprefix(names[0]) for name in names] == ["", "-2", "-3"]
 
 
 def test_history_is_plain_json(configure):

@@ -43,6 +43,7 @@ from imae.audit.scores import (
     nearest,
     neighbour_disbelief,
 )
+from imae.data.labels import LabelColumn, encode_labels
 from imae.errors import ArgumentError, DataError, check_interval
 from imae.noise.by_class import ArrayOrTensor, as_array
 from imae.records import EpochDynamics, RunFolder
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
     from imae.data import Data
-    from imae.train import Run
+    from imae.train import Config, Run
 
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
@@ -76,7 +77,7 @@ def audit(
     class_names: Sequence[str] | None = None,
     cap: float | None = None,
     model: "nn.Module | None" = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: "Mapping[str, Any] | Config | None" = None,
 ) -> Audit:
     """Finds suspect labels, how likely each is wrong, and what it should be.
 
@@ -86,12 +87,15 @@ def audit(
 
     Args:
         source: A run or its folder; rows to train on first, as ``imae.train.train`` takes them:
-            arrays or a frame ``(X, y)``, an ``imae.data.Data`` or a ``torch.utils.data.Dataset``;
+            arrays ``(X, y)``, a frame with a column ``label``, an ``imae.data.Data`` or a
+            ``torch.utils.data.Dataset``;
             probabilities of every class, shape (N, C), rows summing to one, best of rows that the
             model was not trained on, whether it is too sure or not sure enough; the dynamics of a
             training, an ``imae.records.EpochDynamics`` for each epoch; or None, to judge by
             features only.
-        given: Given labels, shape (N,); only a run brings its own.
+        given: Given labels, shape (N,), of probabilities, dynamics or features. Integers from 0 are
+            class numbers; others, such as names, booleans, or -1 and 1, are classes in the order
+            of ``class_names``, or sorted.
         features: Shape (N, F). For a run in the order of the result's ``row_ids``; by default the
             frozen features that it was trained on, if any.
         precision: Flag as many rows as possible with at least this *estimated* share of wrong
@@ -125,12 +129,19 @@ def audit(
     """
     if precision is not None:
         check_interval("precision", precision, low=0, high=1, open_low=True)
-    source = _as_source(getattr(source, "folder", source))  # of a Run
+    source = _as_source(getattr(source, "folder", source), has_labels=given is not None)  # of a Run
     features = None if features is None else as_array("features", features)
     if _has_rows_to_train_on(source):
-        from imae.audit.sources import training_run
+        if any(each is not None for each in (given, row_ids, class_names, cap)):
+            raise ArgumentError(
+                "given, row_ids, class_names and cap are for probabilities, dynamics and features, "
+                f"got {type(source).__name__}; rows to train on bring their labels: (X, y)"
+            )
+        from imae.audit.sources import features_of_rows, training_run
 
         with training_run(source, model, settings or {}) as run:
+            if features is None:
+                features = features_of_rows(source, run)
             return audit(run, features=features, precision=precision)
     if not isinstance(source, str | os.PathLike | RunFolder):
         evidence = _evidence_of_arrays(
@@ -149,10 +160,14 @@ def audit(
     return _judge(evidence, features, precision)
 
 
-def _as_source(source: Any) -> Any:
-    """Nested lists or a tensor as an array; everything else unchanged."""
+def _as_source(source: Any, *, has_labels: bool) -> Any:
+    """Nested lists, a tensor or a frame of probabilities as an array; a list [X, y] as a pair."""
     is_list = isinstance(source, list) and source and not isinstance(source[0], EpochDynamics)
-    return as_array("probabilities", source) if is_list or hasattr(source, "detach") else source
+    if is_list and len(source) == 2 and not has_labels:
+        return tuple(source)
+    is_frame = has_labels and hasattr(source, "to_numpy")
+    is_array = hasattr(source, "detach") or isinstance(source, np.ma.MaskedArray)
+    return as_array("probabilities", source) if is_list or is_frame or is_array else source
 
 
 def _has_rows_to_train_on(source: object) -> bool:
@@ -177,22 +192,22 @@ def _evidence_of_arrays(
         ArgumentError: If something is missing.
         DataError: If arrays do not match.
     """
+    if class_names is not None:
+        class_names = list(map(str, class_names))  # perhaps ``classes_`` of a classifier
     if given is None:
         raise ArgumentError("given: the given labels are required unless a run is audited")
     given = as_array("given", given)
-    if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
-        raise DataError(f"given must be integers of shape (N,), got {given.dtype} {given.shape}")
-    labels = given.astype(np.int64)
-    num_classes = max(int(labels.max()) + 1, len(class_names or ()), 2)
+    if given.ndim != 1 or len(given) == 0:
+        raise DataError(f"given must be labels of shape (N,), got shape {given.shape}")
     if isinstance(judged_by, np.ndarray):
-        _check_probabilities(judged_by, len(labels))
+        _check_probabilities(judged_by, len(given))
         judged_by = stretched(judged_by, cap)
-        num_classes = judged_by.shape[1]
     elif judged_by is None and features is None:
         raise ArgumentError("give a run, probabilities or features to judge by")
-    if labels.min() < 0 or labels.max() >= num_classes:
-        raise DataError(f"given must be in [0, {num_classes}), got {labels.min()}..{labels.max()}")
-    names = tuple(map(str, class_names or range(num_classes)))
+    width = judged_by.shape[1] if isinstance(judged_by, np.ndarray) else None
+    labels, found = _class_numbers(given, width, class_names)
+    num_classes = max(int(labels.max()) + 1, len(found or ()), 2) if width is None else width
+    names = tuple(map(str, found or range(num_classes)))
     if len(names) != num_classes:
         raise DataError(f"class_names: {len(names)} names for {num_classes} classes")
     ids = np.arange(len(labels)).astype(str)
@@ -224,6 +239,39 @@ def _evidence_of_arrays(
         classes = certain(labels, num_classes).mixed(near, weight=1.0)
         beliefs = classes = certain(classes.classes[:, 0], num_classes).mixed(near)
     return Evidence(ids, labels, names, disbelief, classes, beliefs, np.ones(len(labels), bool))
+
+
+def _class_numbers(
+    given: NDArray[Any], width: int | None, class_names: Sequence[str] | None
+) -> tuple[Ints, Sequence[str] | None]:
+    """Numbers of the classes of labels, shape (N,), and the names of the classes, if known.
+
+    Integers from 0 are class numbers. All others (names, booleans, -1 and 1) are classes by their
+    names, or in sorted order, as scikit-learn orders the columns of ``predict_proba``.
+
+    Args:
+        given: The labels.
+        width: Number of classes that probabilities have.
+        class_names: Names of the classes, if the caller gave them.
+
+    Raises:
+        DataError: If a label is missing or of no class, or the number of classes is another one.
+    """
+    number = len(class_names) if width is None and class_names else width
+    are_whole = given.dtype.kind in "iu" or (given.dtype.kind == "f" and (given % 1 == 0).all())
+    if are_whole and given.min() >= 0 and (number is None or given.max() < number):
+        return given.astype(np.int64), class_names
+    values = given.tolist()
+    if class_names is not None:  # by name, also where the names are numbers
+        values = [None if value is None else str(value) for value in values]
+    column = LabelColumn("given", np.arange(len(given)).astype(str), values)
+    (labels,), names = encode_labels([column], [], class_names=class_names)
+    if number is not None and len(names) != number:
+        raise DataError(
+            f"given has {len(names)} classes ({', '.join(names[:5])}) that are not numbers from 0 "
+            f"to {number - 1}, the probabilities have {number}; say which they are by class_names"
+        )
+    return labels, names
 
 
 def _check_distinct(name: str, values: Sequence[str]) -> None:

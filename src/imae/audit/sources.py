@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data import Split, Table, load
+from imae.audit.evidence import of_run
+from imae.data import Data, Split, Table, load
+from imae.data.loading import as_data
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, ChangedDataError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.records.files import open_regular
-from imae.train import train
+from imae.train import Config, train
 from imae.train.preparation import frozen_features
 from imae.train.relabel import relabel_from_file
 from imae.train.rows import unchanged_data
@@ -33,20 +35,26 @@ all of their labels look wrong; results/audit compares it with fixed ones.
 
 
 @contextlib.contextmanager
-def training_run(
-    rows: object, model: "nn.Module | None", settings: Mapping[str, Any]
-) -> Iterator[RunFolder]:
+def training_run(rows: object, model: "nn.Module | None", settings: object) -> Iterator[RunFolder]:
     """The run of an audit on rows from Python, kept only if the settings name a folder for it.
 
     Args:
         rows: Rows with labels, as ``imae.train.train`` takes them.
         model: The network; None for one that suits the rows.
-        settings: Settings that differ from those of an audit.
+        settings: Settings that differ from those of an audit, a mapping or a ``Config``.
+
+    Raises:
+        ImaeError: As ``imae.train.train`` does.
     """
-    data = {"own_validation": False, **settings.get("data", {})}
-    method = settings.get("method", {"name": "imae_capped", "arguments": {"T": T}})
+    asked = settings.model_dump(exclude_unset=True) if isinstance(settings, Config) else settings
+    if not isinstance(asked, Mapping):
+        raise ArgumentError(f"settings must be a mapping or a Config, got {asked!r}")
+    data = asked.get("data", {})
+    if isinstance(data, Mapping):
+        data = {"own_validation": False, **data}
+    method = asked.get("method", {"name": "imae_capped", "arguments": {"T": T}})
     with tempfile.TemporaryDirectory() as folder:
-        chosen = {"out": f"{folder}/run", **settings, "data": data, "method": method}
+        chosen = {"out": f"{folder}/run", **asked, "data": data, "method": method}
         yield train(chosen, data=rows, model=model).folder
 
 
@@ -147,6 +155,12 @@ def compared_features(
     """
     settings = run.config()["data"]
     data = unchanged_data(settings, stored_content(run))
+    return _features(data, network, row_ids, settings)
+
+
+def _features(
+    data: Data, network: str, row_ids: NDArray[np.str_], settings: Mapping[str, Any]
+) -> NDArray[np.floating[Any]]:
     as_features = frozen_features(network, workers=settings.get("workers") or 0)
     wanted = set(row_ids.tolist())
     found: dict[str, NDArray[np.floating[Any]]] = {}
@@ -162,11 +176,29 @@ def compared_features(
 
 
 def run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floating] | None:
-    """The frozen features that a run was trained on, if any, in the order of these rows."""
-    network = (run.config().get("data") or {}).get("features")
-    if not network:
+    """The frozen features that a run was trained on, if any, in the order of these rows.
+
+    Rows that were given in Python are gone: then there are none.
+    """
+    settings = run.config().get("data") or {}
+    network = settings.get("features")
+    if not network or settings.get("from_python"):
         return None
     return compared_features(run, network, row_ids)
+
+
+def features_of_rows(rows: object, run: RunFolder) -> NDArray[np.floating] | None:
+    """The frozen features of rows from Python that a run was trained on, if any, in its order.
+
+    Args:
+        rows: The rows.
+        run: The run on them.
+    """
+    settings = run.config()["data"]
+    if not settings.get("features"):
+        return None
+    data = as_data(rows, root=settings.get("root"), options=settings.get("options"))
+    return _features(data, settings["features"], of_run(run).row_ids, settings)
 
 
 def stored_content(run: RunFolder) -> Mapping[str, str]:

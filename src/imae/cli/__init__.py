@@ -1,0 +1,52 @@
+"""The command line: ``main`` loads the rest of it."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+_STOPPED = "imae: stopped"
+_INTERRUPTED = 130
+_LOADER = "<frozen importlib._bootstrap>"  # in the frames of whatever is being imported
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code; see ``imae.cli.app.main``.
+
+    Loading modules takes longer than many commands do, and Ctrl-C may come meanwhile.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        with contextlib.suppress(ValueError):  # not in the main thread, where signals arrive
+            signal.signal(signal.SIGINT, _interrupt)
+    try:
+        try:
+            from imae.cli import app
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("typer", "rich"):
+                raise
+            print("imae: the command line needs: pip install 'imae[cli]'", file=sys.stderr)
+            return 2
+        return app.main(arguments)
+    except KeyboardInterrupt:
+        print(_STOPPED, file=sys.stderr)
+        return _INTERRUPTED
+    finally:
+        if signal.getsignal(signal.SIGINT) is _interrupt:
+            signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    """Ends the program if it is loading modules, else raises KeyboardInterrupt.
+
+    While torch is loaded an exception can be lost in a callback, so that the command goes on, or
+    abort the process.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == _LOADER:
+            os.write(2, f"{_STOPPED}\n".encode())
+            os._exit(_INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -21,10 +21,6 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from imae.errors import ArgumentError, DataError, ImaeError
-
-if TYPE_CHECKING:
-    import typer
-
 
 _INTERRUPTED = 130
 
@@ -80,11 +76,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code: 0, 2 for a user's error, 130 for Ctrl-C."""
-    try:
-        import typer
-    except ModuleNotFoundError:
-        print("imae: the command line needs: pip install 'imae[cli]'", file=sys.stderr)
-        return 2
     command = typer.main.get_command(build())
     given = None if arguments is None else list(arguments)
     try:
@@ -111,12 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def build() -> "typer.Typer":
+def build() -> typer.Typer:
     """The program with a placeholder for each command, whose module is loaded when it is called.
 
     So help, version and shell completion answer without torch.
     """
-    import typer
 
     class Commands(typer.core.TyperGroup):
         """Listings show the placeholders; a command that is called is replaced by the real one."""
@@ -148,8 +138,6 @@ def build() -> "typer.Typer":
 
 def load_command(name: str) -> Any:
     """The command of this name, with its options, from the module that defines it."""
-    import typer
-
     place, _ = COMMANDS[name]
     module, _, attribute = place.partition(":")
     command = getattr(importlib.import_module(f"imae.cli.{module}"), attribute)
@@ -176,8 +164,6 @@ def _placeholder() -> None:
 def _version(wanted: bool) -> None:
     if wanted:
         import importlib.metadata
-
-        import typer
 
         print(importlib.metadata.version("imae"))
         raise typer.Exit()

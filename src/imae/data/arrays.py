@@ -158,6 +158,8 @@ def read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, n
 
 
 ARRAY_SUFFIXES = (".npz", ".npy")
+UNIT_SCALE = (1.0,)
+"""Mean and deviation of each channel of images until they are known."""
 _INPUTS = ("x", "images", "features")
 _LABELS = ("y", "labels")
 _OPTIONAL = ("row_ids", "clean_labels", "split", "weights", "class_names")
@@ -260,7 +262,7 @@ def array_inputs(values: NDArray[Any], *, pad: int, flip: bool, where: str) -> I
     if values.dtype != np.uint8:
         raise DataError(f"{where}: images must be uint8 from 0 to 255, got {values.dtype}")
     pixels = np.ascontiguousarray(_channels_first(values, where))
-    unit = (1.0,) * pixels.shape[1]
+    unit = UNIT_SCALE * pixels.shape[1]
     return ArrayImages(pixels, mean=unit, std=unit, pad=pad, flip=flip)
 
 

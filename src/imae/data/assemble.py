@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imae.data.image_files import SUFFIXES, ImageFiles, confined_names
-from imae.data.labels import LabelColumn, encode_labels
+from imae.data.labels import LabelColumn, encode_labels, label_kind
 from imae.data.split import Data, Inputs, Split
 from imae.errors import DataError
 
@@ -36,7 +36,6 @@ class Columns:
         clean_labels: N true labels as they were written, if there are any.
         weights: N weights, if there are any.
         are_names: Whether the labels are names; see ``LabelColumn``.
-        is_table: Whether they are a column of a table; see ``LabelColumn``.
     """
 
     source: str
@@ -46,7 +45,6 @@ class Columns:
     clean_labels: Sequence[object] | None = None
     weights: NDArray[np.float32] | None = None
     are_names: bool = False
-    is_table: bool = False
 
     def take(self, rows: NDArray[np.int64]) -> "Columns":
         """The rows at these positions."""
@@ -59,7 +57,6 @@ class Columns:
             clean_labels=None if clean is None else [clean[row] for row in rows],
             weights=None if self.weights is None else self.weights[rows],
             are_names=self.are_names,
-            is_table=self.is_table,
         )
 
 
@@ -90,7 +87,11 @@ def assemble(
     for part in order:
         labels, *clean = (encoded.pop(0) for _ in written[part])
         splits[part] = _split(parts[part], labels, clean[0] if clean else None, names)
-    return Data(name, splits["train"], splits.get("validation"), splits.get("test"))
+    data = Data(name, splits["train"], splits.get("validation"), splits.get("test"))
+    if class_names is not None:
+        return data
+    every = [value for part in order for column in written[part] for value in column.values]
+    return replace(data, label_kind=label_kind(every))
 
 
 def divide(columns: Columns, splits: Sequence[str] | None) -> dict[str, Columns]:
@@ -119,10 +120,7 @@ def divide(columns: Columns, splits: Sequence[str] | None) -> dict[str, Columns]
 
 def _label_columns(part: Columns) -> list[LabelColumn]:
     written = [part.labels] if part.clean_labels is None else [part.labels, part.clean_labels]
-    return [
-        LabelColumn(part.source, part.row_ids, values, part.are_names, part.is_table)
-        for values in written
-    ]
+    return [LabelColumn(part.source, part.row_ids, values, part.are_names) for values in written]
 
 
 def _split(

@@ -72,6 +72,15 @@ class ColumnFile(ABC):
             DataError: If the file is damaged.
         """
 
+    def is_boolean(self, name: str) -> bool:  # noqa: ARG002 - of frames only
+        """Whether a column holds true and false as such, which a CSV file holds as words."""
+        return False
+
+    @property
+    def header(self) -> str:
+        """What names the columns, for messages."""
+        return f"{self.path}:"
+
     def place(self, row: int) -> str:
         """Where the row of this number, counted from 0, is in the file, for messages."""
         return f"{self.path}: row {row} (counted from 0)"
@@ -308,9 +317,9 @@ def find_roles(
         )
     if label is None:
         raise DataError(
-            f"{file.path}: line 1 has no column {' or '.join(LABEL_NAMES)}; "
-            f"say which holds the labels with label_column, --label-column on the command line "
-            f"(columns: {listing(file.names)})"
+            f"{file.header} has no column {' or '.join(LABEL_NAMES)}; "
+            f"say which holds the labels with label_column (in settings data.options.label_column, "
+            f"on the command line --label-column); columns: {listing(file.names)}"
         )
     path = path_column or only_column(file, free, ("path",))
     text = text_column or only_column(file, free, ("text",))
@@ -327,13 +336,13 @@ def find_roles(
         doubtful = [name for name in features if name in (*LABEL_NAMES, "clean_label")]
         if doubtful:
             raise DataError(
-                f"{file.path}: line 1 has {listing(doubtful)} beside the labels in {label!r}; "
+                f"{file.header} has {listing(doubtful)} beside the labels in {label!r}; "
                 f"leave it out with drop (--drop), or name the features with feature_columns"
             )
     if sum(map(bool, (path, text, features))) != 1:
         found = [name for name in (path, text, *features) if name]
         raise DataError(
-            f"{file.path}: line 1 must name either paths or texts or features as inputs, "
+            f"{file.header} must name either paths or texts or features as inputs, "
             f"found {listing(found)}"
         )
     unused = tuple(
@@ -355,7 +364,7 @@ def _check_column_exists(file: ColumnFile, name: object) -> None:
     if name not in file.names:
         near = difflib.get_close_matches(name, file.names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"columns: {listing(file.names)}"
-        raise DataError(f"{file.path}: line 1 has no column {name!r}; {hint}")
+        raise DataError(f"{file.header} has no column {name!r}; {hint}")
 
 
 def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> str | None:
@@ -371,7 +380,7 @@ def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> 
     """
     found = [name for name in names if name in free]
     if len(found) > 1:
-        raise DataError(f"{file.path}: line 1 has both {' and '.join(found)}; drop all but one")
+        raise DataError(f"{file.header} has both {' and '.join(found)}; drop all but one")
     return found[0] if found else None
 
 

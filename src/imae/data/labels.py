@@ -24,17 +24,16 @@ class LabelColumn:
     Args:
         source: File or folder they come from.
         row_ids: Id of every row, shape (N,).
-        values: N names or whole numbers; None, NaN and blank mean that the label is missing.
+        values: N names, whole numbers or booleans; None, NaN, pandas' NA and NaT, and blank mean
+            that the label is missing.
         are_names: Whether the values are names, such as those of folders, in which neither ``nan``
             nor a trailing blank has a special meaning.
-        is_table: Whether it is a column of a table, where numbers are names: -1 may be a class.
     """
 
     source: str
     row_ids: NDArray[np.str_]
     values: Sequence[object]
     are_names: bool = False
-    is_table: bool = False
 
     def error(self, row: int, problem: str) -> DataError:
         """The error for this row."""
@@ -50,8 +49,9 @@ def encode_labels(
     """Class numbers of all columns, the training columns first, and the names of the classes.
 
     The classes are those of the training columns, in order: as numbers if all labels are whole
-    numbers (``1.0`` is one), else by name. If ``class_names`` are given, a text that equals one of
-    them means that class, and whole numbers count them from 0.
+    numbers (``1.0`` is one), which need not count from 0, else by name. -1 is a class like any
+    other; -100, which PyTorch ignores, is refused. If ``class_names`` are given, a text that equals
+    one of them means that class, and whole numbers count them from 0.
 
     Args:
         train: Columns that determine the classes.
@@ -59,8 +59,8 @@ def encode_labels(
         class_names: Names of the classes, if they are known.
 
     Raises:
-        DataError: If a label is missing, neither a whole number nor a name, negative, or unknown,
-            or there are fewer than two classes.
+        DataError: If a label is missing, neither a whole number nor a name, -100, or unknown, or
+            there are fewer than two classes.
 
     Examples:
         >>> ids = np.array(["a", "b", "c"])
@@ -69,15 +69,19 @@ def encode_labels(
     """
     columns = [*train, *others]
     if class_names is not None:
-        return [_encode_known(column, class_names) for column in columns], tuple(class_names)
+        names = tuple(map(str, class_names))
+        return [_encode_known(column, names) for column in columns], names
     written = [_tidy(column) for column in columns]
     tidy = [
         [_whole(value, column) for value in values]
         for column, values in zip(columns, written, strict=True)
     ]
-    if all(isinstance(value, int) for values in tidy for value in values):
+    if all(isinstance(value, int) for values in tidy for value in values) and not all(
+        isinstance(value, bool) for values in tidy for value in values
+    ):
         for column, whole in zip(columns, tidy, strict=True):
-            _check_not_negative(column, whole)
+            _check_not_ignored(column, whole)
+        tidy = [[int(value) for value in values] for values in tidy]  # a boolean among numbers
     else:
         tidy = [[str(value) for value in values] for values in written]
     numbers = _number(value for values in tidy[: len(train)] for value in values)
@@ -101,7 +105,7 @@ def _encode_known(column: LabelColumn, class_names: Sequence[str]) -> NDArray[np
     whole = [_whole(value, column) for value in written]
     by_count: dict[int | str, int] = {number: number for number in range(len(class_names))}
     if all(isinstance(value, int) for value in written):
-        _check_not_negative(column, whole)
+        _check_not_ignored(column, whole)
         return _encode(column, written, by_count, known=True)
     # 1.0 and 1 are the same number, 1.
     names = [
@@ -110,7 +114,7 @@ def _encode_known(column: LabelColumn, class_names: Sequence[str]) -> NDArray[np
     ]
     is_count = all(isinstance(value, int) for value in whole)
     if is_count and not any(name in by_name for name in names):
-        _check_not_negative(column, whole)
+        _check_not_ignored(column, whole)
         return _encode(column, whole, by_count, known=True)
     return _encode(column, names, by_name, known=True)
 
@@ -127,6 +131,8 @@ def _tidy(column: LabelColumn) -> list[int | str]:
     """The labels as texts without blanks around them, or as whole numbers if they were numbers."""
     values: list[int | str] = []
     for row, value in enumerate(column.values):
+        if isinstance(value, np.generic):  # in an array of objects
+            value = value.item()
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
         if isinstance(value, str) and not column.are_names:
@@ -139,7 +145,7 @@ def _tidy(column: LabelColumn) -> list[int | str]:
             value = int(value)  # whole numbers beside a missing one become floats in pandas
         if not isinstance(value, int | str):
             raise column.error(row, f"label {value!r} is neither a name nor a whole number")
-        values.append(value if isinstance(value, str) else int(value))
+        values.append(value)
     return values
 
 
@@ -157,6 +163,8 @@ def _whole(value: int | str, column: LabelColumn) -> int | str:
 def _is_absent(value: object, column: LabelColumn) -> bool:
     if isinstance(value, str | bytes) and not column.are_names:
         value = value.strip()
+    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas; neither can be compared
+        return True
     return value is None or value in ("", b"") or (_is_nan(value) and not column.are_names)
 
 
@@ -169,12 +177,26 @@ def _is_nan(value: object) -> bool:
 IGNORED = -100  # the ignore_index of torch.nn.CrossEntropyLoss
 
 
-def _check_not_negative(column: LabelColumn, values: Sequence[int | str]) -> None:
+def _check_not_ignored(column: LabelColumn, values: Sequence[int | str]) -> None:
     for row, value in enumerate(values):
-        if value == IGNORED and column.is_table:
+        if value == IGNORED:
             raise column.error(row, f"label {value} means no label in PyTorch; remove such rows")
-        if isinstance(value, int) and value < 0 and not column.is_table:
-            raise column.error(row, f"label {value} is negative; number the classes from 0")
+
+
+LABEL_KINDS = ("name", "integer", "boolean")
+
+
+def label_kind(values: Sequence[object]) -> str:
+    """What labels were in their source, one of ``LABEL_KINDS``; whole floats count as integers.
+
+    Examples:
+        >>> label_kind([-1, 1.0]), label_kind([True, False]), label_kind(["1", "2"])
+        ('integer', 'boolean', 'name')
+    """
+    if all(isinstance(value, bool | np.bool_) for value in values):
+        return "boolean"
+    are_numbers = all(isinstance(value, int | float | np.number | np.bool_) for value in values)
+    return "integer" if are_numbers else "name"
 
 
 def _number(values: Iterable[int | str]) -> dict[int | str, int]:

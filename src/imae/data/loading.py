@@ -33,7 +33,17 @@ from imae.data.sources.catalog import SOURCES
 from imae.data.split import Data, Inputs, Split
 from imae.data.table import TABLE_SUFFIXES, as_texts, load_manifest, read_encoded
 from imae.data.table_file import FrameColumns, open_columns
-from imae.data.torch_dataset import DatasetInputs, inputs_in_memory
+from imae.data.torch_dataset import (
+    DatasetInputs,
+    array_of_numbers,
+    from_arrays,
+    from_dataset,
+    inputs_in_memory,
+    is_array,
+    is_frame,
+    is_map_style,
+    text_list,
+)
 from imae.errors import ArgumentError, DataError, check_choice
 
 _IMAGES = {"root": None, "resize": 256, "crop": 227, "flip": True}
@@ -76,7 +86,7 @@ _GREY_WEIGHTS = np.array([19595, 38470, 7471], np.uint32).reshape(1, 3, 1, 1)
 
 
 def load(
-    name_or_path: str | Path,
+    name_or_path: object,
     *,
     root: str | Path | None = None,
     in_memory: bool = False,
@@ -84,13 +94,14 @@ def load(
     workers: int = 0,
     **options: Any,
 ) -> Data:
-    """Loads a known data set by its name, or your own data from its path.
+    """Loads a known data set by its name, or your own data from its path or a data frame.
 
     A known name takes precedence over a file of that name; write ``./digits`` for the file.
 
     Args:
         name_or_path: ``"digits"``, ``"cifar10"``, ..., a folder of class folders, a CSV or Parquet
-            file, or a ``.npz`` or ``.npy`` file.
+            file, or a ``.npz`` or ``.npy`` file; or a frame of pandas or polars, which is read as
+            a CSV file of the same cells.
         root: For a known set the folder of its files. For a path the folder that all images
             must be in.
         in_memory: Whether images in files are all decoded now, at their own size.
@@ -99,7 +110,7 @@ def load(
         workers: Processes that decode for ``"skip"``.
         options: Options of the set (see ``imae.data.sources``) or of the layout: ``label_column``,
             ``id_column``, ``path_column``, ``text_column``, ``feature_columns`` and ``drop`` for a
-            CSV or Parquet file, ``resize``, ``crop``, ``flip`` for images, ``pad`` for arrays. None
+            table, ``resize``, ``crop``, ``flip`` for images, ``pad`` for arrays. None
             means not given.
 
     Raises:
@@ -122,7 +133,7 @@ def load(
 
 
 def load_unscaled(
-    name_or_path: str | Path,
+    name_or_path: object,
     *,
     root: str | Path | None = None,
     in_memory: bool = False,
@@ -153,8 +164,12 @@ def load_unscaled(
     if is_known:
         data = SOURCES.build(str(name_or_path), **given)
     else:
-        path = existing_path(name_or_path)
-        data = LAYOUTS.build(layout_of(path), path=path, **given)
+        if not isinstance(name_or_path, str | os.PathLike) and is_frame(name_or_path):
+            frame = FrameColumns(name_or_path, "frame")
+            data = LAYOUTS.build("manifest", path=frame, **given)
+        else:
+            path = existing_path(name_or_path)
+            data = LAYOUTS.build(layout_of(path), path=path, **given)
         data = data.with_notes(*label_notes(data))
         if on_bad_image == "fail":
             check_present(data)
@@ -165,7 +180,62 @@ def load_unscaled(
     return data, is_known and not in_memory
 
 
-def existing_path(name_or_path: str | Path) -> Path:
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises if settings give the place of data as an option.
+
+    Raises:
+        ArgumentError: If so.
+    """
+    for name in ("root", "path", "name_or_path"):
+        if name in options:
+            raise ArgumentError(
+                f"data.options.{name}: is not an option; data.name and data.root say where it is"
+            )
+
+
+def as_data(
+    rows: object, *, root: str | Path | None = None, options: Mapping[str, Any] | None = None
+) -> Data:
+    """Converts a torch data set, arrays ``(X, y)`` or a frame with labels; data is unchanged.
+
+    Args:
+        rows: The rows.
+        root: For a frame of image paths the folder that they must be in.
+        options: Options of ``load``, for a frame.
+
+    Raises:
+        ArgumentError: If it is none of these, or options are given with other rows than a frame.
+        DataError: If the rows cannot be used.
+
+    Examples:
+        >>> as_data((np.eye(2), [0, 1])).num_classes
+        2
+    """
+    if is_frame(rows):
+        check_options(options or {})
+        return load_unscaled(rows, root=root, **(options or {}))[0]
+    for name, value in (("root", root), ("options", options)):
+        if value:
+            raise ArgumentError(
+                f"data.{name} is for data that is loaded and for data frames; leave it out"
+            )
+    if isinstance(rows, Data):
+        return rows
+    if isinstance(rows, tuple | list) and len(rows) == 2:
+        data = from_arrays(*rows)
+        return data.with_notes(*label_notes(data))
+    is_table = any(hasattr(type(rows), name) for name in ("columns", "toarray"))
+    if is_array(rows) or is_table or not is_map_style(rows):
+        raise ArgumentError(
+            "data must be an imae.data.Data, a map-style torch data set of (input, label) pairs, "
+            "arrays (X, y) or a frame of pandas or polars with a column of labels; got "
+            f"{type(rows).__name__}"
+        )
+    data = from_dataset(rows)
+    return data.with_notes(*label_notes(data))
+
+
+def existing_path(name_or_path: object) -> Path:
     """The path of the user's data.
 
     Raises:
@@ -173,7 +243,8 @@ def existing_path(name_or_path: str | Path) -> Path:
         DataError: If it does not exist; a known set of a similar name is suggested.
     """
     if not isinstance(name_or_path, str | os.PathLike):
-        raise ArgumentError(f"data is given by its name or path, got {name_or_path!r}")
+        kind = None if name_or_path is None else type(name_or_path).__name__
+        raise ArgumentError(f"data is given by its name or path or as a data frame, got {kind}")
     path = Path(name_or_path)
     try:
         if path.exists():
@@ -308,10 +379,11 @@ def load_unlabelled(
     is_named = isinstance(name_or_path, str | Path)
     where = str(name_or_path) if is_named else "the rows given"
     given = dict(options or {})
+    place = None if root is None else Path(root)
     if isinstance(name_or_path, Unlabelled):
         rows = name_or_path
     elif not is_named:
-        rows = _in_memory(name_or_path, like, given, where)
+        rows = _in_memory(name_or_path, like, given, place, where)
     elif isinstance(name_or_path, str) and name_or_path in SOURCES:
         data = load(name_or_path, root=root)
         split = data.train if data.test is None else data.test
@@ -319,7 +391,7 @@ def load_unlabelled(
     else:
         assert isinstance(name_or_path, str | Path)
         path = existing_path(name_or_path)
-        rows = _read(path, like, given, None if root is None else Path(root))
+        rows = _read(path, like, given, place)
         if len(rows) == 0:
             raise DataError(f"{path}: holds no rows")
         rows = _readable(rows, where, given.get("on_bad_image", "fail"))
@@ -342,21 +414,30 @@ def _readable(rows: Unlabelled, where: str, on_bad_image: str) -> Unlabelled:
     return Unlabelled(kept.train.inputs, kept.train.row_ids, (*rows.notes, *kept.notes))
 
 
-def _in_memory(given: object, like: Inputs, options: Mapping[str, Any], where: str) -> Unlabelled:
-    has_names = isinstance(like, HashedText) or (
-        isinstance(like, Table) and like.columns is not None
-    )
-    if has_names and hasattr(given, "columns"):
-        rows = _read_columns(FrameColumns(given, where), like, options, None)
-        if len(rows) == 0:
-            raise DataError(f"{where}: there are none")
-        return rows
-    if isinstance(like, DatasetInputs) and isinstance(given, np.ndarray | torch.Tensor):
-        given = TensorDataset(torch.as_tensor(given))
-    inputs = inputs_in_memory(given, where=where)
-    if len(inputs) == 0:
+def _in_memory(
+    given: object, like: Inputs, options: Mapping[str, Any], root: Path | None, where: str
+) -> Unlabelled:
+    texts = text_list(given) if isinstance(like, HashedText) else None
+    if is_frame(given) and not isinstance(like, DatasetInputs):
+        rows = _read_columns(FrameColumns(given, where), like, options, root)
+    elif texts is not None:
+        assert isinstance(like, HashedText)
+        rows = Unlabelled(_hashed(texts, like), position_ids(len(texts)))
+    else:
+        if isinstance(like, DatasetInputs) and is_array(given):
+            given = TensorDataset(torch.as_tensor(array_of_numbers(given, where)))
+        inputs = inputs_in_memory(given, where=where)
+        rows = Unlabelled(inputs, position_ids(len(inputs)))
+    if len(rows) == 0:
         raise DataError(f"{where}: there are none")
-    return Unlabelled(inputs, position_ids(len(inputs)))
+    return _readable(rows, where, options.get("on_bad_image", "fail"))
+
+
+def _hashed(texts: Sequence[str], like: HashedText) -> HashedText:
+    hashed = hash_text(
+        texts, num_features=like.num_features, ngrams=like.ngrams, log_counts=like.log_counts
+    )
+    return replace(hashed, weights=like.weights, column=like.column, length=like.length)
 
 
 def _read(path: Path, like: Inputs, options: Mapping[str, Any], root: Path | None) -> Unlabelled:
@@ -406,13 +487,7 @@ def _read_columns(
         inputs = ImageFiles(folder, confined_names(folder, paths, source=str(path)))
     elif text_column is not None:
         assert isinstance(like, HashedText)
-        hashed = hash_text(
-            as_texts(values[text_column]),
-            num_features=like.num_features,
-            ngrams=like.ngrams,
-            log_counts=like.log_counts,
-        )
-        inputs = replace(hashed, weights=like.weights, column=like.column, length=like.length)
+        inputs = _hashed(as_texts(values[text_column]), like)
     elif features:
         inputs = Table(np.ascontiguousarray(numbers), columns=features)
     id_column = row_id or path_column
@@ -471,6 +546,13 @@ def _fitting(rows: Unlabelled, like: Inputs, where: str) -> Inputs:
     if isinstance(inputs, ImageFiles) and isinstance(like, ImageFiles):
         inputs = replace(inputs, resize=like.resize, crop=like.crop, blue_first=like.blue_first)
         return replace(inputs, mean=like.mean, std=like.std)
+    encoding = like.encoding if isinstance(like, Table) else None
+    if encoding is not None and isinstance(inputs, Table) and inputs.encoding is None:
+        raise DataError(  # though the numbers of features may agree
+            f"{where}: has numbers without names; the network was trained on a table with the "
+            f"columns {listing([each.name for each in encoding])}: give a data frame or a file "
+            "with these"
+        )
     if isinstance(inputs, ImageFiles) and isinstance(like, ArrayImages):
         inputs = _decoded(rows, where, is_grey=like.shape[0] == 1)
     are_images = isinstance(inputs, ArrayImages) and isinstance(like, ArrayImages | ImageFiles)

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
+from imae.data.arrays import UNIT_SCALE
 from imae.data.encoding import (
     ColumnEncoding,
     RawTable,
@@ -49,6 +50,17 @@ def fit_preparation(data: Data) -> Data:
         [-1.0, 1.0]
     """
     return data.map_splits(fit_scale(data.train, source=data.name))
+
+
+def is_fitted(inputs: Inputs) -> bool:
+    """Whether the inputs are prepared as ``fit_preparation`` does it, or need no preparation."""
+    if isinstance(inputs, Table):
+        return inputs.mean is not None
+    if isinstance(inputs, HashedText):
+        return inputs.weights is not None
+    if isinstance(inputs, ArrayImages):
+        return not inputs.mean == inputs.std == UNIT_SCALE * len(inputs.mean)
+    return not isinstance(inputs, RawTable)
 
 
 def fit_scale(fitted: Split, *, source: str) -> Callable[[Split], Split]:

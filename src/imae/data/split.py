@@ -147,6 +147,8 @@ class Data:
         skipped: Rows left out because their image cannot be read.
         notes: What a person should know before training on it, each in one line.
         columns: For a table, each column and how it is used, or why it is not.
+        label_kind: What the labels were in the source: names, which ``class_names`` are, or
+            integers or booleans, whose texts these are; one of ``imae.data.labels.LABEL_KINDS``.
     """
 
     name: str
@@ -156,6 +158,7 @@ class Data:
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     columns: tuple[tuple[str, str], ...] = ()
+    label_kind: str = "name"
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from imae.data.encoding import (
 from imae.data.features import Table, hash_text
 from imae.data.image_files import SUFFIXES, ImageFiles, confined_names
 from imae.data.split import Data, Inputs, Split
-from imae.data.table_file import open_columns
+from imae.data.table_file import FrameColumns, open_columns
 from imae.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -35,7 +35,7 @@ _WORDS_OF_A_TEXT = 4  # on average; cells with more words are free text
 
 
 def load_manifest(
-    path: Path,
+    path: Path | FrameColumns,
     *,
     root: Path | None = None,
     label_column: str | None = None,
@@ -48,7 +48,7 @@ def load_manifest(
     crop: int = 227,
     flip: bool = True,
 ) -> Data:
-    """The data that a CSV or Parquet file lists.
+    """The data that a CSV or Parquet file, or a data frame, lists.
 
     The label is in the column ``label`` (or ``labels``, ``target``, ``y``). The inputs are the
     images named in a column ``path``, or the texts in a column ``text``, or else all other
@@ -58,8 +58,9 @@ def load_manifest(
     counts the rows, is not used unless it is named in ``feature_columns``; ``Data.notes`` says so.
 
     Args:
-        path: The file.
-        root: Folder that the paths are relative to and may not leave; the file's own by default.
+        path: The file, or a data frame.
+        root: Folder that the paths are relative to and may not leave; by default the file's own,
+            for a frame the working directory.
         label_column: Column of the labels, if it has another name.
         id_column: Column of the row ids, if it has another name.
         path_column: Column of the paths, if it has another name.
@@ -73,7 +74,8 @@ def load_manifest(
     Raises:
         DataError: If the file or a row of it cannot be used; the message says which and why.
     """
-    file = open_columns(path)
+    file: ColumnFile = path if isinstance(path, FrameColumns) else open_columns(path)
+    path = file.path
     roles = find_roles(
         file,
         label_column=label_column,
@@ -83,7 +85,8 @@ def load_manifest(
         feature_columns=feature_columns,
         drop=drop,
     )
-    values, weights, features = _read(file, roles)
+    numbers = [] if roles.weight is None else [roles.weight]
+    values, matrix, features = _read_to_train(file, roles.values(), numbers, roles.features)
     if len(values[roles.label]) == 0:
         raise DataError(f"{path}: has a header and no rows")
     notes: list[str] = []
@@ -104,12 +107,9 @@ def load_manifest(
     elif roles.text is not None:
         inputs = replace(hash_text(as_texts(values[roles.text])), column=roles.text)
     else:
-        useful = _feature_inputs(
-            features, keep_all=feature_columns is not None, notes=notes, uses=uses
+        inputs = _feature_inputs(
+            features, path, keep_all=feature_columns is not None, notes=notes, uses=uses
         )
-        if useful is None:
-            raise DataError(f"{path}: no column is left to learn from; {'; '.join(notes)}")
-        inputs = useful
     if roles.unused:
         beside = f"not used: the inputs are the {'images' if roles.path else 'texts'}"
         uses |= dict.fromkeys(roles.unused, beside)
@@ -123,11 +123,51 @@ def load_manifest(
         labels=values[roles.label],
         row_ids=_row_ids(roles, values, source=str(path)),
         clean_labels=values[roles.clean_label] if roles.clean_label else None,
-        weights=None if weights is None else weights.astype(np.float32),
-        is_table=True,
+        weights=matrix[:, 0].astype(np.float32) if numbers else None,
     )
     splits = as_texts(values[roles.split]) if roles.split else None
     data = assemble(divide(columns, splits), name=path.stem)
+    return _described(data, file, notes, uses)
+
+
+def label_frame(
+    frame: FrameColumns, labels: Sequence[object], *, class_names: Sequence[str] | None = None
+) -> Data:
+    """Data of a frame whose columns are all features, and labels that are not among them.
+
+    Columns are read as ``load_manifest`` reads features; a single column ``text`` holds texts.
+
+    Args:
+        frame: The frame.
+        labels: A label for each row.
+        class_names: Names of the classes, if the labels are integers from 0.
+
+    Raises:
+        DataError: If a row or label cannot be used; the message says which and why.
+    """
+    if not frame.names:
+        raise DataError(f"{frame.path}: has no columns")
+    notes: list[str] = []
+    uses: dict[str, str] = {}
+    inputs: Inputs
+    if frame.names == ("text",):
+        values, _ = frame.read(frame.names, ())
+        inputs, uses = replace(hash_text(as_texts(values["text"])), column="text"), {"text": "text"}
+    else:
+        features = _read_to_train(frame, (), (), frame.names)[2]
+        inputs = _feature_inputs(features, frame.path, keep_all=False, notes=notes, uses=uses)
+    columns = Columns(
+        source=str(frame.path),
+        inputs=inputs,
+        labels=labels,
+        row_ids=position_ids(len(inputs)),
+    )
+    data = assemble({"train": columns}, name=str(frame.path), class_names=class_names)
+    return _described(data, frame, notes, uses)
+
+
+def _described(data: Data, file: ColumnFile, notes: Sequence[str], uses: Mapping[str, str]) -> Data:
+    """The data with all notes, and with the use of each column."""
     data = data.with_notes(*notes, *_label_copy_notes(data.train), *_unseen_value_notes(data))
     described = tuple((name, uses.get(name, "not used: left out")) for name in file.names)
     return replace(data, columns=described)
@@ -193,11 +233,17 @@ def read_features(
     except CellError:
         if not features:
             raise
-        found, matrix = file.read([*values, *features], numbers)
-        raw = tuple(
-            as_column(name, found.pop(name), file.place, decimal=file.decimal) for name in features
-        )
-        return found, matrix, RawTable(raw)
+        return _read_cells(file, values, numbers, features)
+
+
+def _read_cells(
+    file: ColumnFile, values: Sequence[str], numbers: Sequence[str], features: Sequence[str]
+) -> tuple[dict[str, list[object]], NDArray[np.float64], RawTable]:
+    found, matrix = file.read([*values, *features], numbers)
+    raw = tuple(
+        as_column(name, found.pop(name), file.place, decimal=file.decimal) for name in features
+    )
+    return found, matrix, RawTable(raw)
 
 
 def read_encoded(
@@ -240,20 +286,29 @@ def read_encoded(
     return found, RawTable(tuple(columns[each.name] for each in encodings))
 
 
-def _read(
-    file: ColumnFile, roles: Roles
-) -> tuple[dict[str, list[object]], NDArray[np.float64] | None, Table | RawTable]:
-    numbers = [] if roles.weight is None else [roles.weight]
-    values, matrix, features = read_features(file, roles.values(), numbers, roles.features)
-    return values, matrix[:, 0] if numbers else None, features
+def _read_to_train(
+    file: ColumnFile, values: Sequence[str], numbers: Sequence[str], features: Sequence[str]
+) -> tuple[dict[str, list[object]], NDArray[np.float64], Table | RawTable]:
+    """The same for rows to train on, where true and false are words in any kind of table."""
+    if any(map(file.is_boolean, features)):
+        return _read_cells(file, values, numbers, features)
+    return read_features(file, values, numbers, features)
 
 
 def _feature_inputs(
-    features: Table | RawTable, *, keep_all: bool, notes: list[str], uses: dict[str, str]
-) -> Inputs | None:
+    features: Table | RawTable,
+    path: Path,
+    *,
+    keep_all: bool,
+    notes: list[str],
+    uses: dict[str, str],
+) -> Inputs:
     """The features that are worth learning from.
 
     A line for each column that is not used is added to ``notes``, and how each is used to ``uses``.
+
+    Raises:
+        DataError: If there are none.
     """
     if isinstance(features, Table):
         assert features.columns is not None
@@ -267,7 +322,7 @@ def _feature_inputs(
         if len(kept) == len(features.columns):
             return features
         if not kept:
-            return None
+            raise _nothing_left(path, notes)
         values = features.values[:, kept].astype(np.float64)
         return Table(values, columns=tuple(features.columns[index] for index in kept))
     columns = features.columns
@@ -296,7 +351,13 @@ def _feature_inputs(
                 f"column {column.name!r} has {column.num_missing} empty cells of "
                 f"{len(column.values)}, which are filled in"
             )
-    return RawTable(tuple(useful)) if useful else None
+    if not useful:
+        raise _nothing_left(path, notes)
+    return RawTable(tuple(useful))
+
+
+def _nothing_left(path: Path, notes: Sequence[str]) -> DataError:
+    return DataError(f"{path}: no column is left to learn from; {'; '.join(notes)}")
 
 
 def _note_use(

@@ -40,6 +40,11 @@ class CsvFile(ColumnFile):
             return
         raise DataError(f"{path}: is empty; the first line must name the columns")
 
+    @property
+    def header(self) -> str:
+        """The first line."""
+        return f"{self.path}: line 1"
+
     def place(self, row: int) -> str:
         """File and line of a row: the line on which it ends."""
         for number, (line, _) in enumerate(_rows(self.path, self._separator)):
@@ -154,6 +159,7 @@ def _lines(file: IO[str], path: Path) -> Iterator[str]:
 
 _BYTES_OF_A_VALUE = 40  # as an object of Python, with its place in a list
 _INDEX = re.compile(r"__index_level_\d+__")
+_NESTED = (list, tuple, dict, set, np.ndarray)
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 
 
@@ -262,11 +268,21 @@ class FrameColumns(ColumnFile):
         self._frame = frame
         self._keys = dict(zip(self.names, frame.columns, strict=True))
 
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def is_boolean(self, name: str) -> bool:
+        """Whether a column holds ``True`` or ``False``."""
+        values = np.asarray(self._frame[self._keys[name]])
+        if values.dtype.kind != "O":
+            return values.dtype.kind == "b"
+        return any(isinstance(cell, bool | np.bool_) for cell in self._cells(name))
+
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
     ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
         """The columns asked for; a value that is not there is None."""
-        matrix = np.empty((len(self._frame), len(numbers)))
+        matrix = np.empty((len(self), len(numbers)))
         for index, name in enumerate(numbers):
             matrix[:, index] = self._parse(name)
         return {name: self._cells(name) for name in values}, matrix
@@ -276,13 +292,21 @@ class FrameColumns(ColumnFile):
         if hasattr(column, "notna"):  # of pandas, where NaN, NaT and NA are values
             column = column.astype(object).where(column.notna(), None)
         cells: list[object] = column.to_list()
+        nested = next((cell for cell in cells if isinstance(cell, _NESTED)), None)
+        if nested is not None:
+            raise DataError(
+                f"{self.path}: column {name!r} holds a {type(nested).__name__} in each cell, not "
+                "numbers or texts; spread it over several columns or drop it"
+            )
         return cells
 
     def _parse(self, name: str) -> NDArray[np.float64]:
         values = np.asarray(self._frame[self._keys[name]])
         try:
-            if values.dtype.kind not in "iufb":
+            if values.dtype.kind not in "iufb" or values.ndim > 1:
                 values = np.array([np.nan if cell is None else cell for cell in self._cells(name)])
+            if values.dtype.kind == "c":
+                raise TypeError("complex")  # numpy would leave a part out
             numbers = values.astype(np.float64)
         except (TypeError, ValueError):
             raise CellError(

@@ -1,8 +1,8 @@
-"""Rows that a program has in memory as data: torch data sets, arrays and data frames."""
+"""Rows that a program has in memory as data: torch data sets, arrays, texts and data frames."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -15,11 +15,12 @@ from torch.utils.data import TensorDataset
 from imae._draws import row_draws
 from imae.data.arrays import array_inputs
 from imae.data.assemble import Columns, assemble, position_ids
-from imae.data.columns import LABEL_NAMES, CellError, first_invalid
-from imae.data.features import Table
+from imae.data.encoding import is_missing
+from imae.data.features import hash_text
 from imae.data.split import Data, Inputs
+from imae.data.table import label_frame
 from imae.data.table_file import FrameColumns
-from imae.errors import ArgumentError, DataError
+from imae.errors import ArgumentError, DataError, check_not_masked
 
 
 @final
@@ -32,8 +33,8 @@ class DatasetInputs(Inputs):
     ``random`` or numpy's global state are not changed.
 
     Args:
-        dataset: Has ``__len__`` and ``__getitem__``; the first element of an item is its input, a
-            tensor or an array of numbers, of one shape for all rows.
+        dataset: Has ``__len__`` and ``__getitem__``; the first element of an item, or an item that
+            has no label, is the input, a tensor or an array of numbers, of one shape for all rows.
         rows: Items that are the rows here, shape (N,).
     """
 
@@ -46,7 +47,13 @@ class DatasetInputs(Inputs):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the first input."""
-        return tuple(self._input(int(self.rows[0]) if len(self) else 0).shape)
+        item = int(self.rows[0]) if len(self) else 0
+        shape = tuple(self._input(item).shape)
+        if not shape:
+            raise DataError(
+                f"item {item} of the data set is one number; inputs have at least one dimension"
+            )
+        return shape
 
     def gather(self, rows: NDArray[np.int64], *, generator: torch.Generator | None) -> Tensor:
         """The inputs at these positions, as the data set returns them, stacked."""
@@ -83,7 +90,7 @@ class DatasetInputs(Inputs):
         return digest.hexdigest()
 
     def _input(self, item: int) -> Tensor:
-        value = self.dataset[item][0]
+        value = _part(self.dataset, item, 0)
         try:
             return torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -127,7 +134,7 @@ def from_dataset(
     present = {part: dataset for part, dataset in parts.items() if dataset is not None}
     columns = {}
     for part, dataset in present.items():
-        if not _is_map_style(dataset):
+        if not is_map_style(dataset):
             raise ArgumentError(f"{part} must be a map-style data set, got {dataset!r}")
         columns[part] = Columns(
             source=f"{name}, {part}",
@@ -138,16 +145,32 @@ def from_dataset(
     return assemble(columns, name=Path(name).name, class_names=class_names)
 
 
-def _is_map_style(rows: object) -> bool:
+def is_map_style(rows: object) -> bool:
     """Whether rows are indexed by number; a dictionary is indexed by key."""
     has_items = hasattr(rows, "__len__") and hasattr(rows, "__getitem__")
     return has_items and not isinstance(rows, Mapping | str | bytes)
 
 
+def _part(dataset: Any, item: int, place: int) -> Any:
+    """The input, or the label, of an item; without a label, the item itself is the input."""
+    pair = dataset[item]
+    if isinstance(pair, Tensor | np.ndarray) and place == 0:
+        return pair
+    try:
+        if isinstance(pair, Tensor | np.ndarray | str):
+            raise TypeError("it has parts, but is not a pair")
+        return pair[place]
+    except (TypeError, LookupError) as error:
+        raise DataError(
+            f"item {item} of the data set is a {type(pair).__name__}, not a pair (input, label); "
+            "wrap it in a data set that returns such pairs"
+        ) from error
+
+
 def _labels(dataset: Any) -> list[object]:
     targets = getattr(dataset, "targets", None)
     if targets is None or getattr(dataset, "target_transform", None) is not None:
-        targets = [dataset[item][1] for item in range(len(dataset))]
+        targets = [_part(dataset, item, 1) for item in range(len(dataset))]
     values: list[object] = [
         value.item() if isinstance(value, np.generic) or _is_number(value) else value
         for value in targets
@@ -168,73 +191,79 @@ def from_arrays(
 
     Args:
         x: Features (N, F), as an array, a tensor or a data frame; or images, uint8, shape
-            (N, H, W), (N, H, W, C) or (N, C, H, W). Arrays of any other shape or dtype
-            are used as network inputs unchanged.
-        y: Labels, shape (N,): names, or integers from 0.
+            (N, H, W), (N, H, W, C) or (N, C, H, W); or a list of N texts. Arrays of any other
+            shape or dtype are used as network inputs unchanged. A frame is read as a CSV file of
+            its columns would be: words, dates and empty cells are allowed.
+        y: Labels, shape (N,): names, integers or booleans, which are classes in sorted order.
+            -1 is a class like any other; -100 is refused.
         name: Name of the data.
         class_names: Names of the classes, if the labels are integers from 0.
 
     Raises:
-        DataError: If a number or label cannot be used, or the lengths differ.
+        DataError: If a number or label cannot be used, is masked or missing, or the lengths differ.
 
     Examples:
         >>> from_arrays(np.eye(4), ["cat", "dog", "dog", "cat"]).class_names
         ('cat', 'dog')
     """
+    if is_frame(x):
+        frame = FrameColumns(x, name)
+        return label_frame(frame, _label_list(y, len(frame), name), class_names=class_names)
     inputs = inputs_in_memory(x, where=name)
-    labels = np.asarray(y.cpu() if isinstance(y, Tensor) else y)
-    if labels.shape != (len(inputs),):
-        raise DataError(f"{name}: {len(inputs)} rows of inputs but labels of shape {labels.shape}")
     columns = Columns(
         source=name,
         inputs=inputs,
-        labels=labels.tolist(),
+        labels=_label_list(y, len(inputs), name),
         row_ids=position_ids(len(inputs)),
     )
     return assemble({"train": columns}, name=name, class_names=class_names)
 
 
-def as_data(rows: object) -> Data:
-    """Converts a torch data set, arrays ``(X, y)`` or a frame with labels; data is unchanged.
+def _label_list(y: Any, number: int, where: str) -> list[object]:
+    """Labels as values of Python, None where one is masked."""
+    if isinstance(y, Tensor):
+        y = y.detach().cpu()
+    # Its list has None for a masked value; ``np.asarray`` would give what is behind the mask.
+    labels = y if isinstance(y, np.ma.MaskedArray) else np.asarray(y)
+    if labels.shape != (number,):
+        raise DataError(
+            f"{where}: {number} rows of inputs but labels of shape {labels.shape}; give one label "
+            f"for each row, shape ({number},)"
+        )
+    values: list[object] = labels.tolist()
+    return values
 
-    Raises:
-        ArgumentError: If it is none of these.
-        DataError: If the rows cannot be used.
+
+def is_frame(rows: object) -> bool:
+    """Whether these are a frame of pandas or polars, or of a library that is used like them."""
+    kind = type(rows)  # a lazy frame of polars warns if it is asked itself
+    return hasattr(kind, "columns") and (hasattr(kind, "iloc") or hasattr(kind, "get_column"))
+
+
+def text_list(rows: Any) -> list[str] | None:
+    """The texts, if these are a list, an array or a column of texts; a missing one is empty.
 
     Examples:
-        >>> as_data((np.eye(2), [0, 1])).num_classes
-        2
+        >>> text_list(["good film", None]), text_list([1.0, 2.0])
+        (['good film', ''], None)
     """
-    if isinstance(rows, Data):
-        return rows
-    if isinstance(rows, tuple | list) and len(rows) == 2:
-        return from_arrays(*rows)
-    if hasattr(rows, "columns"):  # a frame of pandas or polars
-        return from_arrays(*_split_frame(rows))
-    is_array = isinstance(rows, tuple | list | Tensor | np.ndarray) or hasattr(rows, "to_numpy")
-    if is_array or not _is_map_style(rows):
-        raise ArgumentError(
-            "data must be an imae.data.Data, a map-style torch data set of (input, label) pairs, "
-            f"arrays (X, y) or a data frame; got {type(rows).__name__}"
-        )
-    return from_dataset(rows)
-
-
-def _split_frame(frame: Any) -> tuple[Any, Any]:
-    """The columns of features and the column of labels."""
-    names = list(frame.columns)  # not always texts
-    labels = [name for name in names if name in LABEL_NAMES]
-    if len(labels) != 1:
-        raise DataError(
-            f"a data frame must have one column called {' or '.join(LABEL_NAMES)}, "
-            f"got {', '.join(map(str, names[:10]))}; or give features and labels separately: "
-            "(frame, labels)"
-        )
-    return frame[[name for name in names if name != labels[0]]], frame[labels[0]]
+    if isinstance(rows, Tensor) or not (
+        isinstance(rows, list | tuple | np.ndarray) or hasattr(rows, "to_list")
+    ):
+        return None
+    if isinstance(rows, np.ndarray) and (rows.ndim != 1 or rows.dtype.kind not in "OUT"):
+        return None
+    values = list(rows)
+    is_text = [isinstance(value, str) for value in values]
+    if not any(is_text) or not all(
+        each or is_missing(value) for each, value in zip(is_text, values, strict=True)
+    ):
+        return None
+    return [value if each else "" for each, value in zip(is_text, values, strict=True)]
 
 
 def inputs_in_memory(x: Any, *, where: str) -> Inputs:
-    """Inputs from an array, a tensor, a data frame or a torch data set; see ``from_arrays``.
+    """Inputs from an array, a tensor, texts or a torch data set; see ``from_arrays``.
 
     Args:
         x: One input for each row; for a data set, the first element of its items.
@@ -245,35 +274,47 @@ def inputs_in_memory(x: Any, *, where: str) -> Inputs:
     """
     if hasattr(x, "toarray") or (isinstance(x, Tensor) and x.layout is not torch.strided):
         raise ArgumentError("rows must not be sparse; give x.toarray(), or of torch x.to_dense()")
-    is_array = isinstance(x, Tensor | np.ndarray | list | tuple) or hasattr(x, "to_numpy")
-    if not is_array:
-        if not _is_map_style(x):
+    texts = text_list(x)
+    if texts is not None:
+        return hash_text(texts)
+    if not is_array(x):
+        if not is_map_style(x) or hasattr(type(x), "columns"):
             raise ArgumentError(
-                f"rows must be an array, a data frame or a map-style data set, got {x!r}"
+                "rows must be an array, a data frame or a map-style data set, or a list of texts; "
+                f"got {type(x).__name__}"
             )
         return DatasetInputs(x, np.arange(len(x)))
+    values = array_of_numbers(x, where)
+    if values.ndim >= 3 and values.dtype.kind == "f":
+        return DatasetInputs(TensorDataset(torch.from_numpy(values)), np.arange(len(values)))
+    return array_inputs(values, pad=4, flip=True, where=where)
+
+
+def is_array(rows: object) -> bool:
+    """Whether these are an array, a tensor, nested lists or a frame, and not a data set."""
+    return isinstance(rows, Tensor | np.ndarray | list | tuple) or hasattr(type(rows), "to_numpy")
+
+
+def array_of_numbers(x: Any, where: str) -> NDArray[Any]:
+    """The values as an array; one of objects becomes one of numbers.
+
+    Raises:
+        DataError: If a value is masked or not a number, or the rows differ in length.
+    """
     if isinstance(x, Tensor):
         x = x.detach().cpu()
         x = x.float() if x.dtype == torch.bfloat16 else x  # numpy has no such type
-    values = np.asarray(x)
-    if values.ndim >= 3 and values.dtype.kind == "f":
-        return DatasetInputs(TensorDataset(torch.from_numpy(values)), np.arange(len(values)))
-    names = getattr(x, "columns", None)
-    if names is not None and (values.dtype.kind not in "iufb" or first_invalid(values) is not None):
-        values = _numbers_of_frame(x, where)
-    inputs = array_inputs(values, pad=4, flip=True, where=where)
-    if isinstance(inputs, Table) and names is not None:
-        return replace(inputs, columns=tuple(map(str, names)))
-    return inputs
-
-
-def _numbers_of_frame(frame: Any, where: str) -> NDArray[np.float64]:
-    """The numbers of a frame whose columns are of several types, shape (N, F)."""
-    file = FrameColumns(frame, where)
+    check_not_masked(where, x)
     try:
-        return file.read((), file.names)[1]
-    except CellError as error:
+        values = np.asarray(x)
+    except ValueError:
+        raise DataError(f"{where}: the rows are not all of one length") from None
+    if values.dtype != object:
+        return values
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError) as error:
         raise DataError(
-            f"{error.problem}; words, dates and empty cells are read from files: write the frame "
-            "to a .csv or .parquet file and give its path"
+            f"{where}: an array of objects that are not all numbers ({error}); for words and empty "
+            "cells give a data frame"
         ) from None

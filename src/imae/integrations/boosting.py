@@ -15,6 +15,7 @@ from imae.curves import CCE, IMAE, Curve, parse_curve
 from imae.errors import ArgumentError, DataError, check_interval
 from imae.losses import AutoT, curve_loss, margin
 from imae.losses.margin import chance_weight
+from imae.noise.by_class import as_array
 
 # A second derivative of 0 would divide by 0 in a leaf; the built-in objectives have such a floor.
 _SMALLEST = 1e-16
@@ -103,7 +104,9 @@ class Objective:
         if raw.dim() == 1:
             gradient, second_derivative = gradient[:, 1], second_derivative[:, 1]
         if sample_weight is not None and np.size(sample_weight):
-            weight = torch.from_numpy(np.array(sample_weight, np.float64))
+            weight = torch.from_numpy(as_array("sample_weight", sample_weight).astype(np.float64))
+            if weight.shape != raw.shape[:1]:
+                raise DataError(f"sample_weight: {tuple(weight.shape)} for {len(raw)} rows")
             weight = weight.view(-1, *(1,) * (raw.dim() - 1))
             gradient, second_derivative = gradient * weight, second_derivative * weight
         return gradient.numpy(), second_derivative.clamp(min=_SMALLEST).numpy()
@@ -197,7 +200,7 @@ def _scores_and_labels(first: Any, second: Any) -> tuple[Tensor, Tensor]:
         scores, labels = first, second.get_label()
     else:
         labels, scores = first, second
-    raw = torch.from_numpy(np.ascontiguousarray(scores, dtype=np.float64))
+    raw = torch.from_numpy(np.array(scores, np.float64))  # of a frame it is not writable
     return raw, _checked(labels, raw)
 
 
@@ -207,13 +210,15 @@ def _pairs(raw: Tensor) -> Tensor:
 
 
 def _checked(labels: Any, raw: Tensor) -> Tensor:
-    given = np.asarray(labels)
-    if raw.dim() not in (1, 2) or len(given) != len(raw):
-        raise DataError(f"there are {len(given)} labels for scores of shape {tuple(raw.shape)}")
-    target = given.astype(np.int64)
+    given = as_array("labels", labels)
+    if raw.dim() not in (1, 2) or given.shape != raw.shape[:1]:
+        raise DataError(f"labels of shape {given.shape} for scores of shape {tuple(raw.shape)}")
     num_classes = 2 if raw.dim() == 1 else raw.shape[1]
     if num_classes < 2:
         raise ArgumentError("set num_class to the number of classes, two or more")
+    if given.dtype.kind not in "iubf":
+        raise DataError(f"labels must be class numbers in [0, {num_classes}), got {given.dtype}")
+    target = given.astype(np.int64)
     if (target != given).any() or target.min() < 0 or target.max() >= num_classes:
         raise DataError(f"labels must be class numbers in [0, {num_classes})")
     return torch.from_numpy(target)

@@ -18,6 +18,7 @@ from imae.curves import Curve
 from imae.errors import ArgumentError, DataError, check_integer, import_extra
 from imae.losses.margin import margin, precise, weight_at_margin
 from imae.methods.method import CurveMethod, Rows
+from imae.noise.by_class import ArrayOrTensor, as_array
 from imae.records import EpochDynamics, RunFolder, RunLabels
 from imae.records.files import check_free
 from imae.train.dynamics import Dynamics
@@ -181,7 +182,7 @@ class Recorder:
     Args:
         out: Folder to write; it must not exist or be empty.
         num_rows: Number N of training rows; a row is a position in [0, N).
-        given: Given labels, shape (N,), integers; by default those of the batches.
+        given: Given labels, shape (N,), class numbers from 0; by default those of the batches.
         row_ids: Names of the rows, by default their positions.
         class_names: Names of the classes, by default numbers.
         name: Name of the data, for reports.
@@ -206,7 +207,7 @@ class Recorder:
         out: str | os.PathLike[str],
         num_rows: int,
         *,
-        given: "NDArray[np.integer] | Tensor | None" = None,
+        given: "ArrayOrTensor | None" = None,
         row_ids: Sequence[object] | None = None,
         class_names: Sequence[str] | None = None,
         name: str = "data",
@@ -215,14 +216,14 @@ class Recorder:
         check_integer("num_rows", num_rows, low=1)
         self.folder = RunFolder(out)
         self._row_ids = range(num_rows) if row_ids is None else row_ids
-        self._given = torch.full((num_rows,), -1) if given is None else torch.as_tensor(given)
+        self._given = torch.full((num_rows,), -1) if given is None else _class_numbers(given)
         for what, number in (("given", len(self._given)), ("row_ids", len(self._row_ids))):
             if number != num_rows:
                 raise DataError(f"{what}: {number} values for {num_rows} rows")
-        for what, names in (("row_ids", self._row_ids), ("class_names", class_names or ())):
+        self._class_names = None if class_names is None else list(map(str, class_names))
+        for what, names in (("row_ids", self._row_ids), ("class_names", self._class_names or ())):
             if len(set(map(str, names))) < len(names):
                 raise DataError(f"{what}: a name appears twice")
-        self._class_names = class_names
         self._settings = _settings(name, method)
         self._dynamics: Dynamics | None = None
         self._num_classes, self._steps, self._start = 2, 0, time.monotonic()
@@ -231,35 +232,50 @@ class Recorder:
                 raise ArgumentError(f"{self.folder.path}: holds a run; choose another folder")
             check_free(self.folder.path)
 
-    def update(self, rows: Tensor, logits: Tensor, target: Tensor | None = None) -> None:
+    def update(
+        self, rows: ArrayOrTensor, logits: ArrayOrTensor, target: ArrayOrTensor | None = None
+    ) -> None:
         """Records a batch of the training pass.
 
         Args:
             rows: Positions of the rows, shape (B,).
-            logits: Unnormalised scores, shape (B, C).
-            target: Given labels, shape (B,); not needed if they were given at the start.
+            logits: Unnormalised scores, shape (B, C), of two classes or more.
+            target: Given labels, shape (B,), class numbers in [0, C); not needed if they were
+                given at the start.
 
         Raises:
-            DataError: If shapes do not match, a row is out of range, or has another label.
+            DataError: If shapes do not match, a row is out of range, or has another label or none.
         """
         number = len(self._given)
-        if logits.dim() != 2 or rows.shape != logits.shape[:1]:
+        rows, logits = torch.as_tensor(rows), torch.as_tensor(logits)
+        if logits.dim() != 2 or logits.shape[1] < 2 or rows.shape != logits.shape[:1]:
             raise DataError(
-                f"logits must be of shape (B, C) and rows of shape (B,), got "
+                f"logits must be of shape (B, C), with C at least 2, and rows of shape (B,), got "
                 f"{tuple(logits.shape)} and {tuple(rows.shape)}"
             )
         if self._class_names and len(self._class_names) != logits.shape[1]:
             raise DataError(
                 f"{len(self._class_names)} class names and logits of {logits.shape[1]} classes"
             )
+        if len(rows) == 0:
+            return
         rows = rows.detach().cpu().long()
         if int(rows.min()) < 0 or int(rows.max()) >= number:
             raise DataError(f"rows must be in [0, {number}), got {rows.min()}..{rows.max()}")
         if target is not None:
-            labels, known = target.detach().cpu().long(), self._given[rows]
+            labels, known = _class_numbers(target, logits.shape[1]), self._given[rows]
+            if labels.shape != rows.shape:
+                raise DataError(
+                    f"target must be of shape {tuple(rows.shape)}, got {tuple(labels.shape)}"
+                )
             if bool(((known >= 0) & (known != labels)).any()):
                 raise DataError("a row has another label than before; are these row numbers?")
             self._given[rows] = labels
+        elif int(self._given[rows].min()) < 0 or int(self._given[rows].max()) >= logits.shape[1]:
+            raise DataError(
+                f"the labels of these rows are not in [0, {logits.shape[1]}), or not given: give "
+                "target, or given at the start"
+            )
         if self._dynamics is None:
             self._dynamics = Dynamics(number)
         self._num_classes = max(self._num_classes, logits.shape[1])
@@ -300,6 +316,22 @@ class Recorder:
             final = history[-1]
             numbers = {"steps": final["step"], "seconds": final["seconds"], "status": "finished"}
             self.folder.write_result({"best": final, "best_test": None, "final": final, **numbers})
+
+
+def _class_numbers(labels: ArrayOrTensor, num_classes: int | None = None) -> Tensor:
+    """A copy of labels as int64.
+
+    Raises:
+        DataError: If one is not a class number.
+    """
+    given = as_array("labels", labels)
+    is_whole = given.dtype.kind in "iub" or (given.dtype.kind == "f" and (given % 1 == 0).all())
+    highest = math.inf if num_classes is None else num_classes - 1
+    if is_whole and given.size and given.min() >= 0 and given.max() <= highest:
+        return torch.from_numpy(given.astype(np.int64))
+    classes = "from 0" if num_classes is None else f"in [0, {num_classes})"
+    found = ", ".join(map(str, np.unique(given)[:5])) if given.dtype != object else "objects"
+    raise DataError(f"labels must be class numbers {classes}, got {found}; leave out other rows")
 
 
 def _settings(name: str, method: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from imae.audit.calibrate import stretch
 from imae.audit.scores import disbelief
 from imae.curves import GCE, IMAE, Curve, parse_curve
 from imae.data.labels import check_weights
-from imae.errors import ArgumentError, DataError, check_integer, import_extra
+from imae.errors import ArgumentError, DataError, check_integer, check_not_masked, import_extra
 from imae.integrations.dynamics import Learner, Training
 from imae.losses import AutoT
 from imae.methods.method import CurveMethod
@@ -251,6 +251,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         they are the network's own.
         """
         check_is_fitted(self)
+        _check_present(X=X)
         X = validate_data(self, X, reset=False, **_TYPES)
         parts = (_tensor(X[i : i + _AT_ONCE]) for i in range(0, X.shape[0], _AT_ONCE))
         logits = (self._learner.logits(part) for part in parts)
@@ -265,6 +266,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray[Any], Tensor]:
         self._validate_params()
+        _check_present(X=X, y=y, sample_weight=sample_weight)
         X, y = validate_data(self, X, y, **_TYPES)
         check_classification_targets(y)
         weight = _checked_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
@@ -394,6 +396,19 @@ def _checked_weight(sample_weight: ArrayLike | None, X: Any, **options: Any) -> 
     return weight
 
 
+def _check_present(**arrays: Any) -> None:
+    """Raises if a value is masked, or a label is pandas' NA: scikit-learn sees neither."""
+    for name, values in arrays.items():
+        check_not_masked(name, values)
+    find_missing = getattr(arrays.get("y"), "isna", None)
+    missing = np.flatnonzero([] if find_missing is None else find_missing())
+    if len(missing):
+        raise DataError(
+            f"y: {len(missing)} labels are missing, the first in row {missing[0]} (counted from "
+            "0); remove the rows"
+        )
+
+
 def _has(name: str) -> Callable[[Any], bool]:
     return lambda auditor: hasattr(auditor.estimator, name)
 
@@ -489,6 +504,7 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
             InvalidParameterError: If a parameter has a value that it cannot have.
             ValueError: If rows or labels cannot be used.
         """
+        _check_present(sample_weight=sample_weight)
         whole = None if sample_weight is None else _checked_weight(sample_weight, X)
         rows, labels = self.fit_resample(X, y)
         if self.estimator is not None:
@@ -499,6 +515,7 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
     def fit_resample(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
         """Judges the labels; returns the rows to train on and their labels, (M, F) and (M,)."""
         self._validate_params()
+        _check_present(X=X, y=y)
         types = _TYPES if self.auditor is None else _ANY_TYPES
         rows, labels = validate_data(self, X, y, **types)
         is_sparse = not isinstance(rows, np.ndarray)
@@ -506,6 +523,11 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
             rows = X
         self.auditor_ = self._auditor(is_sparse=is_sparse).fit(rows, labels)
         judge = self.auditor_[-1] if isinstance(self.auditor_, Pipeline) else self.auditor_
+        if not (hasattr(judge, "suspect_rows_") and hasattr(judge, "suggested_labels_")):
+            raise InvalidParameterError(
+                f"auditor: {type(judge).__name__} finds no suspect labels; after fit it must have "
+                "suspect_rows_ and suggested_labels_, as IMAEClassifier has"
+            )
         self.classes_ = judge.classes_
         suspects = _removable(judge.suspect_rows_, labels)
         self.sample_indices_ = np.arange(len(labels))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from imae._draws import choose_rows, draw_by_class, seeded
-from imae.errors import ArgumentError, check_integer, check_interval
+from imae.errors import ArgumentError, check_integer, check_interval, check_not_masked
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +80,8 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
     """The values as an array, from a list, an array or a tensor on any device.
 
     Raises:
-        ArgumentError: If they have no common shape.
+        ArgumentError: If they have no common shape, or are sparse.
+        DataError: If one is masked.
 
     Examples:
         >>> as_array("values", [1, 2])
@@ -93,6 +94,9 @@ def as_array(name: str, values: ArrayOrTensor) -> NDArray[Any]:
             values = values.detach().cpu()
             if values.dtype is torch.bfloat16:
                 values = values.float()  # numpy has no such type
+    if hasattr(values, "toarray"):
+        raise ArgumentError(f"{name} must not be sparse; give its toarray()")
+    check_not_masked(name, values)
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:

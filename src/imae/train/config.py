@@ -3,6 +3,7 @@
 import copy
 import difflib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -25,6 +26,22 @@ _FREE = {"data.options", "model.arguments", "method.arguments"}
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_values(cls, content: Any) -> Any:
+        return _plain(content)
+
+
+def _plain(value: Any) -> Any:
+    """The value with paths as texts and numbers of numpy or torch as those of Python."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 class DataConfig(_Section):
@@ -337,7 +354,10 @@ def build_config(content: Mapping[str, Any]) -> Config:
     given: object = content  # callers may pass anything
     if not isinstance(given, Mapping):
         example = {"data": {"name": "digits"}}
-        raise ArgumentError(f"settings are a mapping such as {example}, got {content!r}")
+        got = repr(given) if isinstance(given, str) else type(given).__name__
+        raise ArgumentError(
+            f"settings are a mapping such as {example}, got {got}; rows are given as data=..."
+        )
     try:
         return Config.model_validate(dict(content))
     except ValidationError as error:

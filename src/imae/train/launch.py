@@ -4,6 +4,7 @@ import contextlib
 import csv
 import datetime
 import io
+import itertools
 import os
 import re
 import warnings
@@ -19,7 +20,7 @@ from torch import nn
 from imae.curves import Curve
 from imae.data import Data
 from imae.data.image_files import BadImageError
-from imae.data.torch_dataset import as_data
+from imae.data.loading import as_data
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.methods.catalog import METHODS
 from imae.records import RunFolder
@@ -57,9 +58,10 @@ def train(
         config: What to train: a ``Config``, or nested settings as for ``build_config``; all
             settings have defaults.
         data: The rows, in place of ``data.name``: an ``imae.data.Data``, a map-style
-            ``torch.utils.data.Dataset`` of (input, label) pairs, arrays ``(X, y)``, a frame of
-            pandas or polars with a column ``label``, or a name or path. See
-            ``imae.data.from_arrays`` and ``from_dataset`` for the allowed contents.
+            ``torch.utils.data.Dataset`` of (input, label) pairs, arrays or texts ``(X, y)``, a
+            frame of pandas or polars with a column ``label``, or a name or path. See
+            ``imae.data.from_arrays``, ``from_dataset`` and ``load`` for the allowed contents; the
+            options of ``load`` for a frame are the setting ``data.options``.
         model: The network, in place of ``model.name``; a copy of it is trained.
         loss: What is minimised, in place of ``method``: a name of ``imae list methods``, or a
             curve of ``imae.curves``.
@@ -236,7 +238,7 @@ def train_student(
     path = run.path / STUDENT_LABELS
     _write_labels(path, lines)
     student = _student_config(config, path, out or f"{run.path}-student", prepared)
-    return train(student, data=rows, show=show)
+    return train(student, data=data, show=show)
 
 
 def _student_config(
@@ -273,19 +275,16 @@ def _write_labels(path: Path, lines: list[tuple[str, str, str]]) -> None:
 
 def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:
     """The rows that were given, if they are not on disk, and the configuration with their name."""
-    rows = None if isinstance(data, str | os.PathLike) else as_data(data)
     content = config.model_dump() if isinstance(config, Config) else config
     section = content.get("data", {}) if isinstance(content, Mapping) else None
-    if not isinstance(section, Mapping):
-        return rows, build_config(content)  # says what is wrong with it
-    if rows is None:
-        assert isinstance(data, str | os.PathLike)
+    if not isinstance(section, Mapping) or not isinstance(section.get("options", {}), Mapping):
+        return None, build_config(content)  # says what is wrong with it
+    rows = None
+    if isinstance(data, str | os.PathLike):
         name = os.fspath(data)
     else:
+        rows = as_data(data, root=section.get("root"), options=section.get("options"))
         name = section.get("name") or rows.name
-        for option in ("root", "options"):
-            if section.get(option):
-                raise ArgumentError(f"data.{option} is for data that is loaded; leave it out")
     changes = {"data.name": name, "data.from_python": rows is not None}
     return rows, build_config(with_values(content, changes))
 
@@ -295,6 +294,12 @@ def _with_given_loss(config: Config | Mapping[str, Any], loss: str | Curve) -> M
     content = config.model_dump() if isinstance(config, Config) else config
     if not isinstance(config, Config) and isinstance(content, Mapping) and "method" in content:
         raise ArgumentError("loss: cannot be combined with settings of the section method")
+    name = loss.name if isinstance(loss, Curve) else loss
+    if not isinstance(name, str) or (isinstance(loss, Curve) and name not in METHODS):
+        raise ArgumentError(
+            "loss must be a name of imae list methods, or a curve of imae.curves that has such a "
+            f"name, got {type(loss).__name__}"
+        )
     if not isinstance(loss, Curve):
         return {**content, "method": {"name": loss}}
     arguments = {each.name: getattr(loss, each.name) for each in fields(loss)}  # type: ignore[arg-type]
@@ -311,10 +316,12 @@ def _with_given_model(config: Config, model: nn.Module) -> Config:
 
 
 def default_folder(config: Config) -> str:
-    """``runs/NAME-TIME``, NAME from the data and the method."""
+    """``runs/NAME-TIME``, NAME from the data and the method; with a number if that exists."""
     data = re.sub(r"[^\w.-]+", "-", Path(config.data.name).name).strip("-.") or "data"
     time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return f"runs/{data}-{config.method.name}-{time}"
+    folder = f"runs/{data}-{config.method.name}-{time}"
+    names = itertools.chain([folder], (f"{folder}-{number}" for number in itertools.count(2)))
+    return next(name for name in names if not os.path.exists(name))
 
 
 def train_here(

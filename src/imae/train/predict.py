@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,6 +36,7 @@ class Predictions:
         class_names: Names of the C classes.
         notes: What a user should know about how the rows were read, such as words that no
             training row has.
+        label_kind: What the labels of the training rows were: "name", "integer" or "boolean".
     """
 
     row_ids: NDArray[np.str_]
@@ -42,9 +44,23 @@ class Predictions:
     probabilities: NDArray[np.float32]
     class_names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    label_kind: str = "name"
 
     def __len__(self) -> int:
         return len(self.row_ids)
+
+    @property
+    def predicted(self) -> NDArray[Any]:
+        """Most likely class as the training rows were labelled, shape (N,).
+
+        Names, or integers such as -1 and 1, or booleans, where the labels were such.
+        """
+        values: dict[str, Callable[[str], object]] = {
+            "name": str,
+            "integer": int,
+            "boolean": "True".__eq__,
+        }
+        return np.array([values[self.label_kind](name) for name in self.class_names])[self.labels]
 
 
 def predict(
@@ -96,7 +112,8 @@ def predict(
     notes: list[str] = []
     split = prepare_rows(run, data, root=root, on_bad_image=on_bad_image, say=notes.append)
     labels, probabilities = _run(network, plain_batches(run, split), progress, where)
-    return Predictions(split.row_ids, labels, probabilities, split.class_names, tuple(notes))
+    kind = read_preparation(run.folder).label_kind
+    return Predictions(split.row_ids, labels, probabilities, split.class_names, tuple(notes), kind)
 
 
 def prepare_rows(

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table, extract_features
 from imae.data.extract import embed_texts, is_text_embedding
+from imae.data.labels import LABEL_KINDS
 from imae.data.preparation import without_rows
 from imae.data.sources.download import data_root
 from imae.errors import ArgumentError, DataError
@@ -178,6 +179,7 @@ class Preparation:
         described: How rows become inputs, as plain values.
         like: Inputs without rows, a template for new rows.
         features: For a run on features of a frozen network, a template for these.
+        label_kind: What the labels were in the data, one of ``LABEL_KINDS``.
     """
 
     class_names: tuple[str, ...]
@@ -185,6 +187,7 @@ class Preparation:
     described: dict[str, Any]
     like: Inputs
     features: Table | None = None
+    label_kind: str = "name"
 
 
 def read_preparation(folder: RunFolder) -> Preparation:
@@ -206,12 +209,16 @@ def read_preparation(folder: RunFolder) -> Preparation:
         read = without_rows(like)
         if shape != (read if features is None else features).shape:
             raise ValueError(f"inputs of shape {shape} do not match the rest")
+        kind = content.get("label_kind", "name")  # runs of earlier versions have none
+        if kind not in LABEL_KINDS:
+            raise ValueError(f"unknown kind of labels {kind!r}")
         return Preparation(
             class_names=tuple(map(str, content["class_names"])),
             input_shape=shape,
             described=described,
             like=read,
             features=features if isinstance(features, Table) else None,
+            label_kind=kind,
         )
     # The file may hold anything, of any type and size.
     except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:

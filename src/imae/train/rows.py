@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae._draws import derive_seed
-from imae.data import Data, HashedText, ImageFiles, Inputs, Split, Table, hold_out, sample_rows
+from imae.data import Data, HashedText, ImageFiles, Inputs, Split, hold_out, sample_rows
 from imae.data.labels import label_notes
-from imae.data.loading import load_unscaled
-from imae.data.preparation import describe_preparation, fit_preparation, fit_scale
+from imae.data.loading import check_options, load_unscaled
+from imae.data.preparation import describe_preparation, fit_preparation, fit_scale, is_fitted
 from imae.errors import ArgumentError, ChangedDataError, DataError
 from imae.train.config import Config
 from imae.train.preparation import frozen_features, published_images, with_start_pixels
@@ -64,6 +64,7 @@ class Prepared:
         content: Hash of the content of each part of the data; see ``LoadedRows``.
         annotations: Hash of the weights, and of the true labels, of each part.
         columns: For a table, each column and its use.
+        label_kind: See ``imae.data.Data``.
         row_ids: Ids of the training rows in the order of the data, including those held out.
     """
 
@@ -78,6 +79,7 @@ class Prepared:
     content: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[tuple[str, str], ...] = ()
+    label_kind: str = "name"
     row_ids: NDArray[np.str_] | None = None
 
     def positions(self, row_ids: NDArray[np.str_]) -> NDArray[np.int64] | None:
@@ -131,16 +133,11 @@ def load_rows(
         DataError: If it cannot be used.
     """
     settings = config.data
-    for name in ("root", "path", "name_or_path"):
-        if name in settings.options:
-            raise ArgumentError(
-                f"data.options.{name}: is not an option; data.name and data.root say where it is"
-            )
+    check_options(settings.options)
     if given is None:
         data, is_scaled = load_unscaled(settings.name, root=settings.root, **settings.options)
     else:
-        inputs = given.train.inputs
-        data, is_scaled = given, not isinstance(inputs, Table) or inputs.mean is not None
+        data, is_scaled = given, is_fitted(given.train.inputs)
     if scale_by_all and not is_scaled:
         data, is_scaled = fit_preparation(data), True
     if settings.labels is not None:
@@ -228,6 +225,7 @@ def prepare(
         content=rows.content,
         annotations=rows.annotations,
         columns=data.columns,
+        label_kind=data.label_kind,
         row_ids=data.train.row_ids,
     )
     return prepared if rows.is_scaled else _scaled(prepared, settings.name)
@@ -366,6 +364,7 @@ def describe(prepared: Prepared, network: str | None) -> dict[str, Any]:
         described = {"kind": "frozen_features", "network": network, "images": images, **statistics}
     return {
         "class_names": list(prepared.train.class_names),
+        "label_kind": prepared.label_kind,
         "input_shape": list(inputs.shape),
         "preparation": described,
         "content": dict(prepared.content),
