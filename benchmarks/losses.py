@@ -80,8 +80,8 @@ def compare(num_rows: int, num_classes: int) -> None:
     losses: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         "cross_entropy": functional.cross_entropy,
         "imae": imae.IMAELoss(T=8.0),
-        "imae, capped": imae.IMAELoss(T=8.0, cap=0.75, normalize="chance"),
-        "imae, T auto": imae.IMAELoss(T="auto", cap=0.75, normalize="chance"),
+        "imae, capped": imae.IMAELoss(T=8.0, cap=0.75, normalize="half"),
+        "imae, T auto": imae.IMAELoss(T="auto", cap=0.75, normalize="half"),
         "textbook mae": textbook_mae,
         "textbook gce": textbook_gce,
         "textbook imae": textbook_imae,

@@ -49,7 +49,7 @@ def test_skorch_gives_the_probabilities_that_the_loss_saw(iris):
         criterion=imae.IMAELoss,
         criterion__T=8.0,
         criterion__cap=0.75,
-        criterion__normalize="chance",
+        criterion__normalize="half",
         predict_nonlinearity=lambda logits: imae.cap_logits(logits, 0.75).softmax(1),
         optimizer=torch.optim.Adam,
         lr=0.01,
@@ -268,7 +268,7 @@ def test_a_plain_loop(iris):
     rows, labels = (torch.from_numpy(each) for each in iris)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 3), imae.CappedLogits(0.75))
-    criterion = imae.IMAELoss(T="auto", cap=0.75, normalize="chance")
+    criterion = imae.IMAELoss(T="auto", cap=0.75, normalize="half")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for _ in range(100):
         optimizer.zero_grad()

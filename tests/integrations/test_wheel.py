@@ -89,7 +89,7 @@ def test_the_version_is_written_in_one_place(wheel):
 USE_LOSSES = """
 import torch, imae
 logits = torch.tensor([[60.0, 0.0, 0.0]], requires_grad=True)
-for criterion in (imae.IMAELoss(T=8.0), imae.IMAELoss(T="auto", cap=0.75, normalize="chance")):
+for criterion in (imae.IMAELoss(T=8.0), imae.IMAELoss(T="auto", cap=0.75, normalize="half")):
     logits.grad = None
     criterion(logits, torch.tensor([1])).backward()
     assert logits.grad.isfinite().all() and logits.grad.any()

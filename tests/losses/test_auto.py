@@ -50,8 +50,8 @@ class Reference:
         predicted = (self.a - u / C - e) / (1 - min(u, 1) + 2 * e)
         learned = min(1.0, max(0.0, (predicted - 0.3) / 0.4))
         share = (self.a - u / C) / (1 - u) if u < 1 else 0.0
-        limit = min(20.0, max(4.0, 4 + 16 * (share - 0.68) / 0.1))
-        now = min(20 * learned * r * math.sqrt(s * d * g), limit)
+        limit = min(24.0, max(4.0, 4 + 20 * (share - 0.68) / 0.1))
+        now = min(24 * learned * r * math.sqrt(s * d * g), limit)
         if self.n > 20:
             self.peak = max(self.peak, now)
             now = self.peak
@@ -241,10 +241,10 @@ def test_half_precision_keeps_the_state_in_float32():
 
 @pytest.mark.parametrize("cap", [None, 0.75])
 def test_the_module_is_imae_with_the_t_of_the_moment(cap):
-    loss, auto = IMAELoss(T="auto", cap=cap, normalize="chance"), AutoT(cap or 1.0)
+    loss, auto = IMAELoss(T="auto", cap=cap, normalize="half"), AutoT(cap or 1.0)
     for logits, target in batches(25):
         T = auto.observe(logits if cap is None else cap_logits(logits, cap), target)
-        expected = curve_loss(logits, target, IMAE(float(T)), cap=cap, normalize="chance")
+        expected = curve_loss(logits, target, IMAE(float(T)), cap=cap, normalize="half")
         torch.testing.assert_close(loss(logits, target), expected)
     assert float(loss.curve.T) == loss.auto.T.item() > 0
     loss.eval()
@@ -377,7 +377,7 @@ def test_the_weight_curve_of_a_loss_leaves_it_as_it_was():
 
 
 def test_the_recommended_form_is_one_line():
-    loss = imae.IMAELoss(T="auto", cap=0.75, normalize="chance")
+    loss = imae.IMAELoss(T="auto", cap=0.75, normalize="half")
     twin = pickle.loads(pickle.dumps(loss))
     assert repr(twin) == repr(loss)
     assert twin.state_dict().keys() == {"auto.T", "auto.means", "auto.num_steps"}

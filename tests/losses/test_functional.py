@@ -528,7 +528,7 @@ def test_a_cap_is_put_before_the_loss(curve, dtype, generator):
     torch.testing.assert_close(leaf.grad.double(), wide.grad, rtol=8 * rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("normalize", [None, "batch", "chance"])
+@pytest.mark.parametrize("normalize", [None, "batch", "chance", "half"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_capped_losses_have_the_gradients_of_their_values(normalize, smoothing, generator):
     logits = 4 * torch.randn(4, 3, generator=generator, dtype=torch.float64)

@@ -335,7 +335,7 @@ CURVES_OF_SMALL = [IMAE(T=0.0), IMAE(T=8.0), IMAE(T=20.0), IMAE(T=100.0), MAE(),
 
 
 @pytest.mark.parametrize("cap", [None, 0.75])
-@pytest.mark.parametrize("normalize", [None, "chance"])
+@pytest.mark.parametrize("normalize", [None, "chance", "half"])
 @pytest.mark.parametrize("curve", CURVES_OF_SMALL, ids=repr)
 def test_a_small_batch_has_the_loss_and_the_gradient_of_float64(generator, curve, normalize, cap):
     logits, target = batch(generator)

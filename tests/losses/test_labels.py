@@ -165,7 +165,7 @@ def test_a_malformed_call_raises_what_torch_raises(name, grad):
 NOISE = torch.full((3, 3), 0.1).fill_diagonal_(0.8)
 LOSSES = {
     "capped": partial(curve_loss, curve=CCE(), cap=0.75),
-    "recommended": lambda z, y, **o: IMAELoss("auto", cap=0.75, normalize="chance", **o)(z, y),
+    "recommended": lambda z, y, **o: IMAELoss("auto", cap=0.75, normalize="half", **o)(z, y),
     "bootstrap": bootstrap_loss,
     "forward": partial(forward_correction, transition=NOISE),
     "backward": partial(backward_correction, transition=NOISE),

@@ -15,20 +15,20 @@ from imae.curves import IMAE, MAE, Window
 from imae.curves.curve import Curve
 from imae.errors import ArgumentError
 from imae.losses import IMAELoss, auto, curve_loss, kernel
-from imae.losses.margin import number_at_chance
+from imae.losses.margin import constant_number
 
 LOGITS = 3 * torch.randn(6, 4, generator=torch.Generator().manual_seed(5))
 TARGET = torch.tensor([0, 1, 2, 3, 0, 1])
 
 
 def recommended(training=False):
-    loss = IMAELoss(T="auto", cap=0.75, normalize="chance")
+    loss = IMAELoss(T="auto", cap=0.75, normalize="half")
     loss.auto.T.fill_(6.0)
     return loss.train(training)
 
 
 def fixed():
-    return IMAELoss(T=6.0, cap=0.75, normalize="chance")
+    return IMAELoss(T=6.0, cap=0.75, normalize="half")
 
 
 def gradient_of(loss, logits=LOGITS, target=TARGET):
@@ -145,8 +145,8 @@ def test_a_gradient_in_two_threads():
 @pytest.mark.parametrize("cap", [None, 0.75])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_a_small_batch_moves_the_state_as_others_do(num_classes, cap, offset, generator):
-    small = IMAELoss(T="auto", cap=cap, normalize="chance")
-    other = IMAELoss(T="auto", cap=cap, normalize="chance", reduction="sum")
+    small = IMAELoss(T="auto", cap=cap, normalize="half")
+    other = IMAELoss(T="auto", cap=cap, normalize="half", reduction="sum")
     for _ in range(25):
         logits = 2 * torch.randn(16, num_classes, generator=generator) + offset
         drawn = torch.randint(num_classes, (16,), generator=generator)
@@ -181,9 +181,9 @@ class Unhashable(Curve):
 
 
 def test_the_weight_at_chance_of_any_curve_and_number_of_classes():
-    assert number_at_chance(Unhashable(), 4) == pytest.approx(4 * 0.25 * 0.75)
-    assert number_at_chance(MAE(), 1) == 1
-    assert number_at_chance(Window(MAE(), low=0.0), 4) == 1  # where it is 0
+    assert constant_number(Unhashable(), 4, "chance") == pytest.approx(4 * 0.25 * 0.75)
+    assert constant_number(MAE(), 1, "chance") == 1
+    assert constant_number(Window(MAE(), low=0.0), 4, "chance") == 1  # where it is 0
 
 
 def test_a_small_batch_refuses_a_cap_that_cannot_be_met():
@@ -200,7 +200,7 @@ def test_pieces_make_no_difference(monkeypatch, generator, shape, weight):
     for piece in (1 << 18, 64, 1):
         monkeypatch.setattr(kernel, "CAPPED_PIECE", piece)
         monkeypatch.setattr(auto, "CAPPED_PIECE", piece)
-        loss = IMAELoss(T="auto", cap=0.75, normalize="chance", weight=weight)
+        loss = IMAELoss(T="auto", cap=0.75, normalize="half", weight=weight)
         results.append((gradient_of(loss, logits, target), loss.state_dict()))
     for gradient, state in results[1:]:
         torch.testing.assert_close(gradient, results[0][0])

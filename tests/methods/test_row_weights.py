@@ -141,7 +141,7 @@ def test_facts_without_any_weight_are_of_all_rows():
     assert facts.counts.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("normalize", ["batch", "chance"])
+@pytest.mark.parametrize("normalize", ["batch", "chance", "half"])
 def test_a_row_that_is_no_number_and_does_not_count_is_not_normalised_by(normalize):
     logits = torch.tensor([[1.0, 0.0], [math.nan, 0.0]])
     rows = Rows(logits, torch.tensor([0, 0]), torch.arange(2), weight=torch.tensor([1.0, 0.0]))

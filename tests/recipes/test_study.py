@@ -5,7 +5,7 @@ from imae.recipes.recipe import outcomes
 from imae.recipes.tables.imae_settings import choose, forms
 from imae.train import build_config
 
-DEFAULT = "Tauto-cap0.75-chance"
+DEFAULT = "Tauto-cap0.75-half"
 
 
 def test_every_setting_has_every_form_and_every_other_method():
@@ -20,7 +20,7 @@ def test_every_setting_has_every_form_and_every_other_method():
     assert (digits.data.features, digits.data.augment, digits.optimizer.lr) == (None, False, 0.2)
     adam = build_config(by_name[f"c10-s40-imae_capped-{DEFAULT}-adam0.001"].settings)
     assert (adam.optimizer.name, adam.data.features) == ("adam", "efficientnet_lite0")
-    auto = build_config(by_name["c10-s40-imae_capped-Tauto-cap0.5-chance"].settings)
+    auto = build_config(by_name["c10-s40-imae_capped-Tauto-cap0.5-half"].settings)
     assert auto.method.arguments["T"] == "auto"
 
 

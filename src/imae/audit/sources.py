@@ -52,7 +52,9 @@ def training_run(rows: object, model: "nn.Module | None", settings: object) -> I
     data = asked.get("data", {})
     if isinstance(data, Mapping):
         data = {"own_validation": False, **data}
-    method = asked.get("method", {"name": "imae_capped", "arguments": {"T": T}})
+    method = asked.get(
+        "method", {"name": "imae_capped", "arguments": {"T": T, "normalize": "chance"}}
+    )
     with tempfile.TemporaryDirectory() as folder:
         chosen = {"out": f"{folder}/run", **asked, "data": data, "method": method}
         yield train(chosen, data=rows, model=model).folder

@@ -14,7 +14,7 @@ from torch import Tensor
 from imae.curves import CCE, IMAE, Curve, parse_curve
 from imae.errors import ArgumentError, DataError, check_interval
 from imae.losses import AutoT, curve_loss, margin
-from imae.losses.margin import chance_weight
+from imae.losses.margin import constant_weight
 from imae.noise.by_class import as_array
 
 # A second derivative of 0 would divide by 0 in a leaf; the built-in objectives have such a floor.
@@ -144,7 +144,7 @@ class Objective:
         num_classes = logits.shape[1]
         curvature = self.curvature or (2.0 if num_classes > 2 else 1.0)
         logits = logits.detach().requires_grad_()
-        scale = chance_weight(CCE(), logits) / chance_weight(curve, logits)
+        scale = constant_weight(CCE(), logits, "chance") / constant_weight(curve, logits, "chance")
         loss = curve_loss(logits, target, curve, reduction="sum")
         (gradient,) = torch.autograd.grad(loss, logits)
         if _is_start(logits) and not bool(gradient.any()):

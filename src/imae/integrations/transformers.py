@@ -45,7 +45,7 @@ def loss_function(
             ``CausalLMOutputWithPast``.
         ignore_index: Label that does not count.
         cap: Largest probability of a class that the loss sees, see ``imae.cap_logits``.
-        normalize: "chance" divides by the weight at p = 1 / C; see ``imae.curve_loss``.
+        normalize: "half" divides by the weight at p = 1 / 2; see ``imae.curve_loss``.
         parameters: Those of the curve, such as ``T=8.0``.
 
     Raises:

@@ -14,7 +14,7 @@ from imae.losses.kernel import CAPPED_PIECE, rows_of
 from imae.losses.margin import precise
 
 # T is at most this.
-_LARGEST_T = 20.0
+_LARGEST_T = 24.0
 # Running means over about this many steps; over all of them before.
 _DECAY = 0.98
 _WARM_UP_STEPS = 20
@@ -55,8 +55,8 @@ class AutoT(nn.Module):
         e   = 1 / (2 sqrt(N)), the largest standard error of a share of the N rows in the means
         l   = ((a - u/C - e) / (1 - u + 2 e) - 0.3) / 0.4, within [0, 1]; 1 for two classes
         k   = (a - u/C) / (1 - u), 0 if u is 1 or more
-        m   = 4 + 16 (k - 0.68) / 0.1, within [4, 20]; 20 for two classes
-        T   = the highest min(20 l r sqrt(s d g), m) so far
+        m   = 4 + 20 (k - 0.68) / 0.1, within [4, 24]; 24 for two classes
+        T   = the highest min(24 l r sqrt(s d g), m) so far
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
     and r is near 1 from the first epoch, at any rate of noise. Where a problem is hard, it is
@@ -88,7 +88,7 @@ class AutoT(nn.Module):
         >>> sure = torch.tensor([[2.5, 0.1, 0.0]]).repeat(80, 1)
         >>> labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 2]).repeat(10)  # a quarter is contradicted
         >>> round(float(auto.observe(sure, labels)), 1)
-        10.9
+        13.1
 
     Reference:
         Ours; ``docs/losses.md`` says how it was found and what it was tested on.

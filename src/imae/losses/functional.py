@@ -28,22 +28,23 @@ from imae.losses.kernel import (
     slope_and_value,
 )
 from imae.losses.margin import (
+    CONSTANT_SCALES,
     batch_weight,
     cap_logits,
-    chance_weight,
     check_cap,
+    constant_number,
+    constant_weight,
     is_batched,
     is_trainable,
     margin,
     margins,
-    number_at_chance,
     precise,
     value_at_margin,
     weight_at_margin,
 )
 from imae.losses.small import is_small, small_loss
 
-NORMALIZATIONS = (None, "batch", "chance")
+NORMALIZATIONS = (None, "batch", *CONSTANT_SCALES)
 
 
 def curve_loss(
@@ -84,7 +85,8 @@ def curve_loss(
         reduction: "none", "mean" or "sum".
         label_smoothing: Part of the label spread evenly over all classes, in [0, 1].
         normalize: "chance" divides by the weight at p = 1 / C, a constant, so that a learning
-            rate carries over from curve to curve; "batch" divides by the mean weight of the batch
+            rate carries over from curve to curve; "half" by that at p = 1 / 2, the largest weight
+            of IMAE, so that a large T is not a large step; "batch" by the mean weight of the batch
             (a constant for the gradient), so that the mean weight is 1.
         cap: Largest probability of a class, in (1 / C, 1): the loss sees
             ``imae.cap_logits(logits, cap)``. A model that is trained so should end in
@@ -163,11 +165,11 @@ def _fast(
     total = labels.total_scale() if reduction == "mean" else 1
     row_scale = labels.row_scale()
     scale: Tensor | float = 1 / total
-    if normalize == "chance":
+    if normalize in CONSTANT_SCALES:
         scale = scale / (
-            chance_weight(curve, logits)
+            constant_weight(curve, logits, normalize)
             if next(curve.tensors(), None) is not None
-            else number_at_chance(curve, logits.shape[1])
+            else constant_number(curve, logits.shape[1], normalize)
         )
     if row_scale is not None:
         scale = (row_scale * scale).masked_fill(row_scale == 0, 0)
@@ -202,8 +204,8 @@ def _composite(
     """The same loss in operations that every transform of torch can take apart."""
     labels = replace(labels, logits=precise(labels.logits))
     losses, weights = _rows(labels, curve, label_smoothing)
-    if normalize == "chance":
-        losses = losses / chance_weight(curve, labels.logits)
+    if normalize in CONSTANT_SCALES:
+        losses = losses / constant_weight(curve, labels.logits, normalize)
     elif normalize == "batch":
         total = labels.total_scale()
         valid = weights if labels.is_valid is None else weights.masked_fill(~labels.is_valid, 0)
@@ -275,7 +277,7 @@ def linear_curve_loss(
         weight: Factor of each class, shape (C).
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
-        normalize: "chance" or "batch", as in ``imae.curve_loss``.
+        normalize: "chance", "half" or "batch", as in ``imae.curve_loss``.
 
     Returns:
         A scalar, or with ``reduction="none"`` the shape of ``target``.
@@ -314,8 +316,8 @@ def linear_curve_loss(
     counts = labels.row_scale()
     if counts is None:
         counts = torch.ones_like(row_target, dtype=precise_dtype(features))
-    if normalize == "chance":
-        total = total * chance_weight(curve, stand_in)
+    if normalize in CONSTANT_SCALES:
+        total = total * constant_weight(curve, stand_in, normalize)
     scale = (counts / total).masked_fill(counts == 0, 0)
     inputs = [rows, class_weight, bias]
     device_type = features.device.type

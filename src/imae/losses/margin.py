@@ -217,47 +217,51 @@ def batch_weight(
     return torch.where(mean.square() > 0, mean, torch.ones_like(mean))
 
 
-def chance_weight(curve: Curve, logits: Tensor) -> Tensor:
-    """A curve's weight at p = 1 / C, where training starts; 1 if that is 0.
+CONSTANT_SCALES = ("chance", "half")
+
+
+def constant_weight(curve: Curve, logits: Tensor, scale: str) -> Tensor:
+    """A curve's weight at p = 1 / C, where training starts, or at 1 / 2; 1 if that is 0.
 
     Args:
         curve: The loss.
         logits: Shape (N, C, ...), for the number of classes, the dtype and the device.
+        scale: "chance" for 1 / C, "half" for 1 / 2.
 
     Returns:
         A scalar without a gradient, float32 or float64.
 
     Examples:
         >>> from imae.curves import CCE
-        >>> chance_weight(CCE(), torch.zeros(1, 4))     # 2 (1 - 1/4)
+        >>> constant_weight(CCE(), torch.zeros(1, 4), "chance")     # 2 (1 - 1/4)
         tensor(1.5000)
     """
     rivals = logits.shape[1] - 1
-    m = precise(logits).new_tensor(-math.log(rivals) if rivals else math.inf)
+    at_chance = -math.log(rivals) if rivals else math.inf
+    m = precise(logits).new_tensor(0.0 if scale == "half" else at_chance)
     return batch_weight(weight_at_margin(m, curve))
 
 
-def number_at_chance(curve: Curve, num_classes: int) -> float:
-    """``chance_weight`` as a number, of a curve whose parameters are numbers.
+def constant_number(curve: Curve, num_classes: int, scale: str) -> float:
+    """``constant_weight`` as a number, of a curve whose parameters are numbers.
 
     Examples:
-        >>> number_at_chance(CCE(), 4)
+        >>> constant_number(CCE(), 4, "chance")
         1.5
     """
+    p = 0.5 if scale == "half" else 1 / num_classes
     try:
-        return _remembered_at_chance(curve, num_classes)
+        return _remembered_weight(curve, p)
     except TypeError:  # a function of it cannot be hashed
-        return _at_chance(curve, num_classes)
+        return _weight_or_one(curve, p)
 
 
-def _at_chance(curve: Curve, num_classes: int) -> float:
-    if num_classes == 1:
-        return 1.0
-    found = curve.weight_at(1 / num_classes)
+def _weight_or_one(curve: Curve, p: float) -> float:
+    found = 0.0 if p == 1 else curve.weight_at(p)
     return found if found > 0 else 1.0
 
 
-_remembered_at_chance = lru_cache(maxsize=64)(_at_chance)
+_remembered_weight = lru_cache(maxsize=64)(_weight_or_one)
 
 
 def precise(logits: Tensor) -> Tensor:

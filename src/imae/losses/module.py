@@ -42,8 +42,8 @@ class CurveLoss(nn.Module):
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
         label_smoothing: Part of the label spread evenly over all classes, in [0, 1].
-        normalize: "chance" divides by the weight at p = 1 / C, "batch" by the mean weight of the
-            batch.
+        normalize: "chance" divides by the weight at p = 1 / C, "half" by that at p = 1 / 2,
+            "batch" by the mean weight of the batch.
         cap: Largest probability of a class that the loss sees, in (1 / C, 1); see
             ``imae.CappedLogits`` for the model's side of it.
 
@@ -149,10 +149,10 @@ class DFTLoss(CurveLoss):
 class IMAELoss(CurveLoss):
     """Improved MAE; see ``imae.curves.IMAE``.
 
-    As printed in the paper by default. The recommended form caps the confidence, scales by the
-    weight at chance, and lets T follow the training:
+    As printed in the paper by default. The recommended form caps the confidence, scales the
+    largest weight to 1, and lets T follow the training:
 
-        IMAELoss(T="auto", cap=0.75, normalize="chance")
+        IMAELoss(T="auto", cap=0.75, normalize="half")
 
     Args:
         T: How much the weight varies, in [0, 100]; or "auto", see ``imae.losses.AutoT``: the

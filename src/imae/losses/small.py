@@ -18,7 +18,7 @@ from imae.curves.reweighted import IMAE
 from imae.losses.arguments import is_plain
 from imae.losses.auto import AutoT, Step
 from imae.losses.kernel import SMALL_SIZE, ready_loss
-from imae.losses.margin import largest_norm, number_at_chance
+from imae.losses.margin import CONSTANT_SCALES, constant_number, largest_norm
 
 _Floats = NDArray[np.float32]
 
@@ -56,7 +56,7 @@ def small_loss(
         target: Classes, shape (N,).
         curve: The loss; or the T of IMAE that follows the training, which takes the batch in if
             it is an ordinary one.
-        normalize: "chance" or None.
+        normalize: "chance", "half" or None.
         cap: Largest probability of a class; None for no cap.
     """
     num_classes = logits.shape[1]
@@ -70,7 +70,7 @@ def small_loss(
     flat = z.reshape(-1)
     if not (flat[flat.argmin()] > -_SAFE_SIZE and flat[flat.argmax()] < _SAFE_SIZE):
         return None  # also with NaN
-    found = _pass(z, label, curve, normalize == "chance", cap)
+    found = _pass(z, label, curve, normalize, cap)
     if found is None:
         return None
     gradient, loss, curve, scale = found
@@ -109,7 +109,7 @@ def _pass(
     z: _Floats,
     label: NDArray[np.int64],
     curve: Curve | AutoT,
-    at_chance: bool,
+    normalize: str | None,
     cap: float | None,
 ) -> tuple[_Floats, float, Curve, float] | None:
     """The gradient, the loss, its curve and the factor of each row; None if not ordinary."""
@@ -140,8 +140,8 @@ def _pass(
         curve = IMAE(step.T)
     assert isinstance(curve, Curve)
     scale = 1 / num_rows
-    if at_chance:
-        scale /= number_at_chance(curve, num_classes)
+    if normalize in CONSTANT_SCALES:
+        scale /= constant_number(curve, num_classes, normalize)
     weight, total = curve.numpy_weight_and_sum(odds)
     weight *= np.array(scale / 2, np.float32)
     on_others = weight / odds

@@ -155,7 +155,7 @@ _ENTRIES = (
         "IMAE with the confidence capped and T chosen in training: recommended",
         "Wang et al., IMAE for Noise-Robust Learning, 2023; the cap and the T are ours",
         T="auto",
-        normalize="chance",
+        normalize="half",
         cap=0.75,
     ),
     _curve_entry(

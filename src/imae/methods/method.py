@@ -16,11 +16,12 @@ from imae.errors import ArgumentError, check_choice, check_interval
 from imae.losses.auto import AutoT
 from imae.losses.functional import NORMALIZATIONS
 from imae.losses.margin import (
+    CONSTANT_SCALES,
     BoundedLogits,
     CappedLogits,
     LogitLimit,
     batch_weight,
-    chance_weight,
+    constant_weight,
     margin,
     precise,
     value_at_margin,
@@ -306,8 +307,9 @@ class CurveMethod(Method):
         curve: The loss; or ``imae.losses.AutoT`` for IMAE whose T follows the training.
         window_low: Rows whose margin is smaller do not count; None for no such edge.
         window_high: Rows whose margin is larger do not count; None for no such edge.
-        normalize: "chance" divides by the weight at p = 1 / C, a constant; "batch" by the mean
-            weight of the batch, over all ranks; None does not divide.
+        normalize: "chance" divides by the weight at p = 1 / C and "half" by that at p = 1 / 2,
+            constants; "batch" by the mean weight of the batch, over all ranks; None does not
+            divide.
         bound: Largest length of a logit vector that the model outputs; None for no bound.
         cap: Largest probability that the model outputs, in (1 / C, 1); None for no cap.
         factor: Constant that the loss is multiplied by.
@@ -359,8 +361,8 @@ class CurveMethod(Method):
         losses = value_at_margin(rows.margin, self.curve)
         if self.normalize is None:
             return losses
-        if self.normalize == "chance":
-            return losses / chance_weight(self.curve, rows.logits)
+        if self.normalize in CONSTANT_SCALES:
+            return losses / constant_weight(self.curve, rows.logits, self.normalize)
         weights = weight_at_margin(rows.margin, self.curve)
         return losses / batch_weight(weights, rows.counts(), self.total)
 

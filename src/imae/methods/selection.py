@@ -12,8 +12,9 @@ from imae.curves.classic import GCE
 from imae.errors import check_choice, check_interval
 from imae.losses.functional import NORMALIZATIONS
 from imae.losses.margin import (
+    CONSTANT_SCALES,
     batch_weight,
-    chance_weight,
+    constant_weight,
     margin,
     precise,
     value_at_margin,
@@ -45,7 +46,7 @@ class Trimmed(Method):
         warm_up: Fraction of the run before the first choice, in (0, 1].
         every: Fraction of the run between two choices, in (0, 1].
         normalize: "batch" divides by the mean weight of the kept rows too, "chance" by the weight
-            at p = 1 / C; None does not divide.
+            at p = 1 / C, "half" by that at p = 1 / 2; None does not divide.
         bound: Largest length of a logit vector that the model outputs; None for no bound.
         cap: Largest probability that the model outputs, in (1 / C, 1); None for no cap.
 
@@ -103,8 +104,8 @@ class Trimmed(Method):
         weights = torch.ones_like(losses)
         if self.normalize == "batch":
             weights = weight_at_margin(rows.margin, self.curve)
-        elif self.normalize == "chance":
-            weights = weights * chance_weight(self.curve, rows.logits)
+        elif self.normalize in CONSTANT_SCALES:
+            weights = weights * constant_weight(self.curve, rows.logits, self.normalize)
         # Rows that are not kept have no weight; a batch without a kept row has no loss.
         scale = batch_weight(weights.masked_fill(~is_kept, 0), rows.counts(), self.total)
         return torch.where(is_kept, losses / scale, 0)

@@ -221,7 +221,7 @@ _BASELINES = ("cce", "mae", "gce", "sl", "label_smoothing", "bootstrap_soft", "b
 _METHOD = "imae_capped"
 _STUDIED_T: tuple[float | str, ...] = (2.0, 4.0, 8.0, 16.0, "auto")
 _CAPS = (0.5, 0.75, 0.9)
-_DEFAULT = "Tauto-cap0.75-chance"  # the default of the method
+_DEFAULT = "Tauto-cap0.75-half"  # the default of the method
 
 # Name: heading, data, options of the data, noise, part of the labels that is wrong.
 _SETTINGS: Mapping[str, tuple[str, str, Settings, str | None, float]] = {
@@ -263,9 +263,10 @@ _OPTIMISED_BASELINES = ("cce", "mae", "gce", "sl")
 def forms() -> dict[str, Settings]:
     """Arguments of the method for every form that is tried, by its name.
 
-    The scale by the mean weight of the batch is tried at one cap only.
+    A T that follows the training is scaled by the weight at 1/2, as by default. The scale by the
+    mean weight of the batch is tried at one cap only.
     """
-    tried = [(T, cap, "chance") for T in _STUDIED_T for cap in _CAPS]
+    tried = [(T, cap, "half" if T == "auto" else "chance") for T in _STUDIED_T for cap in _CAPS]
     tried += [(T, 0.75, "batch") for T in _STUDIED_T]
     return {
         f"T{T if isinstance(T, str) else format(T, 'g')}-cap{cap:g}-{scale}": {
@@ -444,7 +445,7 @@ def _auto_table(found: _Found) -> list[str]:
             f"{T:g}": summary
             for T in _STUDIED_T
             if not isinstance(T, str)
-            and (summary := found.of(name, _METHOD, _DEFAULT.replace("auto", f"{T:g}")))
+            and (summary := found.of(name, _METHOD, f"T{T:g}-cap0.75-chance"))
         }
         if auto is not None and len(fixed) > 1:
             best = max(fixed, key=lambda T: fixed[T].mean)
@@ -454,7 +455,7 @@ def _auto_table(found: _Found) -> list[str]:
     if not lines:
         return []
     return [
-        'T="auto" beside the fixed T that the test rows would choose, at the same cap and scale: '
+        'T="auto" beside the fixed T that the test rows would choose, at the same cap: '
         f"mean difference {sum(gaps) / len(gaps):+.2f} points over {len(gaps)} settings.",
         "",
         "| Setting | auto | best fixed T in hindsight | T | Difference |",
