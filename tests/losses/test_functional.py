@@ -488,7 +488,7 @@ def test_the_measured_weight_is_the_closed_form(curve):
 @pytest.mark.parametrize("normalize", ["", "mean", "Batch", 1, True])
 def test_an_unknown_normalization_is_named(normalize):
     with pytest.raises(
-        ValueError, match=f"normalize must be one of None, batch, chance, got {normalize!r}"
+        ValueError, match=f"normalize must be one of None, batch, chance, half, got {normalize!r}"
     ):
         curve_loss(torch.zeros(1, 2), torch.tensor([0]), CCE(), normalize=normalize)
 
@@ -498,14 +498,15 @@ def test_an_unknown_normalization_is_named(normalize):
     ("shape", "reduction"),
     [((5, 4), "none"), ((5, 4), "mean"), ((5, 4, 2), "sum"), ((5, 4, 2, 3), "mean"), ((4,), "sum")],
 )
-def test_chance_divides_by_the_weight_at_chance(curve, reduction, shape, generator):
+@pytest.mark.parametrize(("scale", "p"), [("chance", 0.25), ("half", 0.5)])
+def test_a_constant_scale_divides_by_the_weight_there(curve, reduction, shape, scale, p, generator):
     logits = torch.randn(shape, generator=generator, dtype=torch.float64)
     target_shape = shape[:1] + shape[2:] if len(shape) > 1 else ()
     target = torch.randint(4, target_shape, generator=generator)
-    at_chance = curve.weight(torch.tensor(0.25, dtype=torch.float64))
-    divisor = at_chance if at_chance > 0 else 1.0
+    weight = curve.weight(torch.tensor(p, dtype=torch.float64))
+    divisor = weight if weight > 0 else 1.0
     results = []
-    for normalize, factor in (("chance", 1.0), (None, 1 / divisor)):
+    for normalize, factor in ((scale, 1.0), (None, 1 / divisor)):
         leaf = logits.clone().requires_grad_()
         loss = curve_loss(leaf, target, curve, reduction=reduction, normalize=normalize) * factor
         results.append((loss.detach(), torch.autograd.grad(loss.sum(), leaf)[0]))

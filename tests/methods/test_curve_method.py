@@ -84,6 +84,18 @@ def test_normalised_at_chance_a_row_at_chance_weighs_one(curve):
     torch.testing.assert_close(scaled, plain / at_chance)
 
 
+@pytest.mark.parametrize("T", [0.0, 4.0, 24.0])
+def test_scaled_by_the_weight_at_one_half_no_row_weighs_more_than_one(T):
+    method = CurveMethod(IMAE(T), normalize="half")
+    margins = torch.linspace(-9, 9, 41)
+    logits = torch.stack([margins, torch.zeros(41)], 1)
+    rows = Rows(logits.requires_grad_(), torch.zeros(41, dtype=torch.int64), torch.arange(41))
+    norms = torch.autograd.grad(method(rows).sum(), rows.logits)[0].abs().sum(1)
+    p = margins.sigmoid()
+    torch.testing.assert_close(norms, torch.exp(T * (p * (1 - p) - 0.25)))
+    assert norms.max() <= 1 + 1e-6
+
+
 def test_a_curve_without_weight_at_chance_is_not_divided():
     method = CurveMethod(CCE(), window_low=0.0, normalize="chance")
     assert gradient_norms(method).isfinite().all()
