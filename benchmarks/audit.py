@@ -43,6 +43,7 @@ from machine import describe
 
 from imae.audit import Audit, audit, mean_disbelief, mean_negative_margin
 from imae.audit.calibrate import flag_count
+from imae.audit.sources import ARGUMENTS
 from imae.data import Data, Split, Table
 from imae.recipes.protocols import CIFAR10, CIFAR100, short
 from imae.recipes.recipe import merged
@@ -63,7 +64,7 @@ HEAD: dict[str, Any] = {
     "schedule": {"name": "cosine"},
     "machine": {"threads": 1},
 }
-AUDIT: dict[str, Any] = {"name": "imae_capped", "arguments": {"T": 4.0}}  # as `imae audit` trains
+AUDIT: dict[str, Any] = {"name": "imae_capped", "arguments": ARGUMENTS}  # as `imae audit` trains
 SCRATCH_ROWS = 5000
 PHOTOS = {"photos symmetric 30%": ["--set", "noise=symmetric:0.3"], "photos as they are": []}
 COMMAND = (

@@ -26,11 +26,11 @@ from imae.train.rows import unchanged_data
 if TYPE_CHECKING:
     from torch import nn
 
-T = 4.0
-"""T of the loss of an audit's own training.
+ARGUMENTS = {"T": 4.0, "normalize": "chance"}
+"""Arguments of ``imae_capped`` in an audit's own training.
 
 The T that training chooses by itself can give up whole classes under asymmetric noise, and then
-all of their labels look wrong; results/audit compares it with fixed ones.
+all of their labels look wrong; results/audit compares it with fixed ones, at this scale.
 """
 
 
@@ -52,9 +52,7 @@ def training_run(rows: object, model: "nn.Module | None", settings: object) -> I
     data = asked.get("data", {})
     if isinstance(data, Mapping):
         data = {"own_validation": False, **data}
-    method = asked.get(
-        "method", {"name": "imae_capped", "arguments": {"T": T, "normalize": "chance"}}
-    )
+    method = asked.get("method", {"name": "imae_capped", "arguments": ARGUMENTS})
     with tempfile.TemporaryDirectory() as folder:
         chosen = {"out": f"{folder}/run", **asked, "data": data, "method": method}
         yield train(chosen, data=rows, model=model).folder

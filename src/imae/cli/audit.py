@@ -174,7 +174,7 @@ def _trained(
     target: str, flags: Mapping[str, object], features: str | None, settings: list[str] | None
 ) -> Path:
     """The folder of the finished run of this data, trained now if necessary."""
-    from imae.audit.sources import T
+    from imae.audit.sources import ARGUMENTS
     from imae.records import RunFolder
     from imae.records.files import check_regular
     from imae.train import build_config, resume, train
@@ -188,7 +188,7 @@ def _trained(
     # data is not audited: so training rows are held out.
     chosen = ["data.own_validation=false", *(settings or ())]
     if not any(text.startswith(("method.", "method=")) for text in chosen):
-        chosen.append(f"method.arguments.T={T}")
+        chosen += [f"method.arguments.{name}={value}" for name, value in ARGUMENTS.items()]
     given = {**flags, "data.name": target, "data.features": features}
     config = build_config(gather_settings(None, chosen, given))
     if config.out is None or not RunFolder(config.out).exists():
