@@ -121,6 +121,7 @@ def test_without_typer_it_names_the_install_command(package, monkeypatch, capsys
 
 LOADING = """
 import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by a program in the background
 class Pressed:
     def find_spec(self, name, *_):
         if name == sys.argv[1]:
@@ -138,6 +139,15 @@ def test_ctrl_c_while_modules_are_loaded_is_one_line(module):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "imae: stopped\n")
 
 
+@pytest.fixture
+def _interruptible():
+    """Python's own handler of Ctrl-C, which a program in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_ctrl_c_is_handled_as_before_when_the_command_has_ended(monkeypatch, capsys):
     def press(_: object) -> int:
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
