@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from types import FrameType
 
 _STOPPED = "imae: stopped"
-_INTERRUPTED = 130
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 _LOADER = "<frozen importlib._bootstrap>"  # in the frames of whatever is being imported
 
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return app.main(arguments)
     except KeyboardInterrupt:
         print(_STOPPED, file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED
     finally:
         if signal.getsignal(signal.SIGINT) is _interrupt:
             signal.signal(signal.SIGINT, before)
@@ -47,6 +48,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     while frame is not None:
         if frame.f_code.co_filename == _LOADER:
             os.write(2, f"{_STOPPED}\n".encode())
-            os._exit(_INTERRUPTED)
+            os._exit(INTERRUPTED)
         frame = frame.f_back
     raise KeyboardInterrupt

@@ -20,9 +20,8 @@ from rich.progress import Progress
 from rich.table import Column, Table
 from rich.text import Text
 
+from imae.cli import INTERRUPTED
 from imae.errors import ArgumentError, DataError, ImaeError
-
-_INTERRUPTED = 130
 
 # Name of each command: where it is defined, and the first line of its help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -88,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             line = f"{error.filename}: {error.strerror}"
         return _fail(line, code=getattr(error, "code", 2))
     except (typer.Abort, KeyboardInterrupt):
-        return _fail("stopped", code=_INTERRUPTED)
+        return _fail("stopped", code=INTERRUPTED)
     except Exception as error:
         # Usage errors come from click or from typer's own copy of it, by version; both say so.
         format_message = getattr(error, "format_message", None)
@@ -97,8 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed
             return 0
         return _fail(format_message())
-    if code == _INTERRUPTED:  # some versions of typer turn Ctrl-C into this code, without a word
-        return _fail("stopped", code=_INTERRUPTED)
+    if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code, without a word
+        return _fail("stopped", code=INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 

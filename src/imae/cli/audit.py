@@ -334,7 +334,7 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
     lines = (
         *([shown] if number > _SHOWN else []),
         f"{rate_words(found)}; {review_words(found)}",
-        *([f"Judge a sample of them first: {checked}"] if is_doubtful(found) else []),
+        *([f"Judge a sample of them first: {checked}"] if number and is_doubtful(found) else []),
         *(how if len(suspects(found)) else ()),
     )
     for line in lines:

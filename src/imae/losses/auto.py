@@ -71,7 +71,8 @@ class AutoT(nn.Module):
     It does not depend on how many labels are wrong, and e keeps a few rows from deciding. Labels
     that are mistaken for similar classes look like a model that has not learned them; they make l
     smaller, not larger. A T above 4 in a model that has learned a part of the labels keeps it from
-    learning the rest, and is harmless once it has learned most: hence the limit m.
+    learning the rest at a high learning rate, and does less harm once it has learned most: hence
+    the limit m.
 
     In evaluation mode nothing changes, nor where ``torch.utils.checkpoint`` repeats a forward pass.
     The state is saved with the module. The transforms of ``torch.func`` change no state and so
