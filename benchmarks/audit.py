@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from machine import describe
+from machine import command_line, describe
 
 from imae.audit import Audit, audit, mean_disbelief, mean_negative_margin
 from imae.audit.calibrate import flag_count
@@ -79,7 +79,7 @@ Row = dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("what", choices=("detect", "scratch", "round", "photos", "table", "size"))
     parser.add_argument("--out", type=Path, default=Path("results/audit"))
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))

@@ -9,7 +9,6 @@ epoch and at the best one in hindsight. With two classes the recommended loss pr
 unless batches are balanced, so they are balanced. The results of finished runs are reused.
 """
 
-import argparse
 import json
 import statistics
 import tempfile
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import describe
+from machine import command_line, describe
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 
@@ -38,7 +37,7 @@ Rows = tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--out", type=Path, default=Path("results/best_epoch"))
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)

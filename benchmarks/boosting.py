@@ -24,6 +24,7 @@ from typing import Any
 import lightgbm
 import numpy as np
 import xgboost
+from machine import command_line
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.model_selection import train_test_split
@@ -155,9 +156,13 @@ def table(folder: Path) -> str:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    parser = command_line(__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("only", nargs="*", metavar="LIBRARY or TABLE")
+    arguments = parser.parse_args()
+    folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
-    measure(folder, set(sys.argv[2:]))
+    measure(folder, set(arguments.only))
     (folder / "accuracy.md").write_text(table(folder))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import sklearn
 import torch
 from boosting import image_segments
+from machine import command_line
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
@@ -88,6 +89,7 @@ def measured(rows: Floats, labels: Ints, rate: float, seed: int) -> dict[str, tu
 
 
 def main() -> None:
+    command_line(__doc__).parse_args()
     warnings.simplefilter("ignore")
     print(
         f"Accuracy in percent / mean of -log p / expected calibration error on true labels, mean "

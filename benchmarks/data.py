@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import command_line
 from PIL import Image
 
 from imae._draws import numpy_generator, torch_generator
@@ -34,7 +35,7 @@ NUM_PHOTOS = 200
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--photos", type=Path, help="folder of photos, searched in depth")
     parser.add_argument("--steps", type=int, default=20, help="training steps to time")
     parser.add_argument("--memory-only", action="store_true", help=argparse.SUPPRESS)

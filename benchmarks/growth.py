@@ -9,7 +9,6 @@ the time is processor time, which other load on the machine hardly changes, in a
 torch loaded; by processes it is wall time, including their start.
 """
 
-import argparse
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import command_line
 
 from imae.train import build_config, train
 
@@ -30,7 +30,7 @@ COLUMNS = 16
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
     parser.add_argument("--small", action="store_true", help="leave out the largest sizes")

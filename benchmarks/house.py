@@ -18,6 +18,8 @@ import tokenize
 from collections import defaultdict
 from pathlib import Path
 
+from machine import command_line
+
 SOURCE = Path(__file__).parents[1] / "src" / "imae"
 _ROW_PROGRAM = """
 import sys
@@ -137,6 +139,9 @@ def help_cost() -> tuple[float, bool, int]:
 
 
 def main() -> None:
+    parser = command_line(__doc__)
+    parser.add_argument("--list", action="store_true", help="name the modules")
+    arguments = parser.parse_args()
     names = modules()
     found = importers(names)
     plain = {name: path for name, path in names.items() if path.name != "__init__.py"}
@@ -154,7 +159,7 @@ def main() -> None:
     print(f"modules a row of photos passes             {len(row)} (under 35)")
     print(f"imae --help, processor seconds             {seconds:.2f} (under 0.4)")
     print(f"imae --help loads torch, modules of ours   {'yes' if torch else 'no'}, {ours}")
-    if "--list" in sys.argv:
+    if arguments.list:
         print("one importer:", *single, sep="\n  ")
         print("small:", *small, sep="\n  ")
         print("the way of a row:", *row, sep="\n  ")

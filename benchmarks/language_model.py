@@ -25,7 +25,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from machine import describe, extra_bytes, load, median_of_rounds
+from machine import command_line, describe, extra_bytes, load, median_of_rounds
 
 import imae
 from imae.curves import CCE, IMAE, MAE, Curve, Scale
@@ -214,5 +214,6 @@ def compare_heads() -> None:
 
 
 if __name__ == "__main__":
+    command_line(__doc__).parse_args()
     compare_losses()
     compare_heads()

@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 
 import torch
+from machine import command_line
 
 from imae.errors import ImaeError
 from imae.records import RunFolder
@@ -28,7 +29,7 @@ DIVERGED = -1.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--scratch", type=Path, default=Path("runs"), help="folder for the runs")
     parser.add_argument("--out", type=Path, default=Path("results/learning_rates"))
     parser.add_argument("--epochs", type=int, default=20)

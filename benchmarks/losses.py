@@ -17,7 +17,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from machine import describe, extra_bytes, keep_memory, load, median_of_rounds
+from machine import command_line, describe, extra_bytes, keep_memory, load, median_of_rounds
 
 import imae
 from imae.curves import IMAE
@@ -143,7 +143,9 @@ def compare_linear(num_rows: int, width: int, num_classes: int) -> None:
 
 
 def main() -> None:
-    if "--keep-memory" in sys.argv[1:]:
+    parser = command_line(__doc__)
+    parser.add_argument("--keep-memory", action="store_true")
+    if parser.parse_args().keep_memory:
         keep_memory()
     print(describe())
     print("forward and backward, float32; medians of rounds, of ratios within a round")

@@ -1,5 +1,6 @@
 """What every benchmark prints about the machine, and how time and memory are measured."""
 
+import argparse
 import ctypes
 import gc
 import os
@@ -10,6 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
+
+
+def command_line(description: str | None) -> argparse.ArgumentParser:
+    """A parser whose help shows the docstring of a script as it is written."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(description=description, formatter_class=formatter)
 
 
 def describe() -> str:

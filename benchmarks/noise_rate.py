@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from machine import command_line
 from numpy.typing import NDArray
 from sklearn import datasets
 from sklearn.ensemble import RandomForestClassifier
@@ -214,7 +215,9 @@ def models() -> None:
 
 
 def main() -> None:
-    if sys.argv[1:] == ["models"]:
+    parser = command_line(__doc__)
+    parser.add_argument("what", nargs="?", choices=("coverage", "models"), default="coverage")
+    if parser.parse_args().what == "models":
         warnings.simplefilter("ignore")  # a network that is trained for too long does not converge
         models()
         return

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from machine import command_line
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.linear_model import LogisticRegression
@@ -73,6 +74,7 @@ def predicted(rows: Floats, given: Ints, others: Floats, variant: str, seed: int
 
 
 def main() -> None:
+    command_line(__doc__).parse_args()
     warnings.simplefilter("ignore")
     names = ("LogisticRegression", *VARIANTS)
     print("# A rare class of two\n\n`python benchmarks/rare_classes.py`, seeds", *SEEDS)

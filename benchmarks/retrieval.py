@@ -8,7 +8,6 @@ The loop is written like torchreid's Python evaluator: an argsort of each row, b
 cumulative sum. Both rank the same similarity matrix, alternating, and the medians are printed.
 """
 
-import argparse
 import os
 import resource
 import statistics
@@ -19,6 +18,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from machine import command_line
 from numpy.typing import NDArray
 
 from imae.metrics.retrieval import Features, Protocol, evaluate, normalise, similarities, summarise
@@ -112,7 +112,7 @@ def large(part: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = command_line(__doc__)
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--part", type=float, default=1.0)
     arguments = parser.parse_args()

@@ -9,14 +9,13 @@ epoch) and of the student (last epoch). For CIFAR, the rows are frozen features
 (`efficientnet_lite0`) of 10,000 images. No choice uses the test rows. Finished pairs are reused.
 """
 
-import argparse
 import json
 import shutil
 import statistics
 from pathlib import Path
 
 import torch
-from machine import describe
+from machine import command_line, describe
 
 from imae.train import Run, build_config, train, train_student
 from tune import PAIRS, SETTINGS, slug, write_rows
@@ -26,7 +25,7 @@ LOSSES = ("imae_capped", "gce", "cce")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--scratch", type=Path, required=True, help="folder for data and runs")
     parser.add_argument("--out", type=Path, default=Path("results/student"))
     parser.add_argument("--only", default="", help="settings whose name begins so")

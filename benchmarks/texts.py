@@ -24,6 +24,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+from machine import command_line
 
 from imae.data import HashedText, hash_text
 from imae.noise import symmetric
@@ -200,12 +201,16 @@ def held_out_accuracy(path: Path, folder: str) -> float:
 
 
 def main() -> None:
-    if "--choose" in sys.argv:
+    parser = command_line(__doc__)
+    for option in ("--choose", "--quick", "--embeddings", "--sklearn"):
+        parser.add_argument(option, action="store_true")
+    arguments = parser.parse_args()
+    if arguments.choose:
         return choose()
-    if "--sklearn" in sys.argv:
+    if arguments.sklearn:
         return compare_classifiers()
-    features = "wordllama" if "--embeddings" in sys.argv else None
-    is_quick = "--quick" in sys.argv
+    features = "wordllama" if arguments.embeddings else None
+    is_quick = arguments.quick
     methods, seeds = (_METHODS[:1], range(2)) if is_quick else (_METHODS, _SEEDS)
     print("| texts | TF-IDF and logistic regression |", *(f" {name} |" for name in methods), sep="")
     print("|---|---|" + "---|" * len(methods))

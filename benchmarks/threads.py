@@ -8,7 +8,7 @@ what `imae train` would choose, which is right where it is the faster of the two
 """
 
 import torch
-from machine import describe, load, median_of_rounds
+from machine import command_line, describe, load, median_of_rounds
 
 from imae.curves import GCE
 from imae.losses import curve_loss
@@ -24,6 +24,7 @@ CASES: tuple[tuple[str, tuple[int, ...], dict[str, int], tuple[int, ...]], ...] 
 
 
 def main() -> None:
+    command_line(__doc__).parse_args()
     threads = torch.get_num_threads()
     print(describe())
     print(f"{load()}\n")

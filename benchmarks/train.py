@@ -22,7 +22,6 @@ Without CIFAR-10 under ``--root`` the images are random numbers of the same shap
 says so.
 """
 
-import argparse
 import dataclasses
 import os
 import platform
@@ -35,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import command_line
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
@@ -70,7 +70,7 @@ TITLES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--steps", type=int, default=60, help="steps of each kind to time")
     parser.add_argument("--root", type=Path, help="folder that holds CIFAR-10")
     parser.add_argument("--channels-last", action="store_true", help="the layout of all kinds")

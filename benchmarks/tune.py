@@ -12,7 +12,6 @@ the best trial of both searches in hindsight. For CIFAR, the rows are frozen fea
 reused.
 """
 
-import argparse
 import json
 import statistics
 import tempfile
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import describe
+from machine import command_line, describe
 
 from imae.data import Table, load
 from imae.records import RunFolder
@@ -47,7 +46,7 @@ PAIRS = "7:1,2:7,5:6,6:5,3:8"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--scratch", type=Path, required=True, help="folder for data and runs")
     parser.add_argument("--out", type=Path, default=Path("results/tune"))
     parser.add_argument("--only", default="", help="settings whose name begins so")

@@ -133,3 +133,10 @@ def test_the_tree_stays_small():
 
 def test_no_file_is_called_utils():
     assert not [path for path in MODULES if path.stem in {"utils", "common", "helpers", "misc"}]
+
+
+def test_every_benchmark_reads_its_command_line():
+    """So that ``--help`` and a mistyped option do not start an hour of work."""
+    scripts = [path for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "machine"]
+    assert len(scripts) > 10
+    assert [path.name for path in scripts if "parse_args()" not in path.read_text()] == []
