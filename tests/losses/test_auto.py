@@ -380,7 +380,7 @@ def test_the_recommended_form_is_one_line():
     loss = imae.IMAELoss(T="auto", cap=0.75, normalize="half")
     twin = pickle.loads(pickle.dumps(loss))
     assert repr(twin) == repr(loss)
-    assert twin.state_dict().keys() == {"auto.T", "auto.means", "auto.num_steps"}
+    assert twin.state_dict().keys() == {"auto.T", "auto.even", "auto.means", "auto.num_steps"}
 
 
 def test_other_words_are_refused():
