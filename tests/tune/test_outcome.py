@@ -1,11 +1,20 @@
 import math
+import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from imae.train import build_config
 from imae.tune import shrinkage
-from imae.tune.outcome import Trial, choose, standard_error, train_command
+from imae.tune.outcome import (
+    Outcome,
+    Trial,
+    choose,
+    standard_error,
+    train_command,
+    write_page,
+)
 
 
 def trial(number, accuracy, fitted, is_hit=None):
@@ -69,3 +78,30 @@ def test_the_command_holds_what_differs_from_the_defaults_and_is_quoted():
         "--set method.arguments.q=0.5 --set optimizer.momentum=0.8 --set schedule.name=steps "
         "--set schedule.at=3,4"
     )
+
+
+def test_the_learning_rate_is_drawn_by_its_logarithm(tmp_path):
+    rates = [0.001, 0.01, 0.1]
+    trials = tuple(
+        Trial(number, {"optimizer.lr": lr}, 0.5 + 0.1 * number, num_rows=100)
+        for number, lr in enumerate(rates)
+    )
+    outcome = Outcome(
+        settings=dict(trials[2].settings),
+        command="imae train rows.csv --lr 0.1",
+        chosen=trials[2],
+        best=trials[2],
+        standard_error=0.05,
+        shrinkage=1.0,
+        noise_rate=0.0,
+        is_clean=True,
+        trials=trials,
+        folder=tmp_path,
+        page=tmp_path / "tune.html",
+    )
+    write_page(outcome, 0, data="rows.csv", date=None)
+    narrow, _ = re.findall(r"<svg.*?</svg>", outcome.page.read_text(), re.DOTALL)
+    places = [float(x) for x in re.findall(r'cx="([\d.]+)"', narrow)]
+    first, second = (after - before for before, after in pairwise(places))
+    assert first == pytest.approx(second, abs=0.2)
+    assert {"0.001", "0.01", "0.1"} <= set(re.findall(r">([\d.]+)</text>", narrow))
