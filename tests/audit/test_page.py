@@ -128,7 +128,9 @@ def test_rows_to_review_say_why_each_is_there(make_audit):
     audit = make_audit(40)  # flagged 0 to 9, no class 2 and 5, alike 0, 3 and 39
     audit.is_flagged[[2, 3]] = False
     audit.given[[0, 3, 39]] = [0, 1, 0]
-    expected = "11 rows to review: 8 flagged, 1 more that fit no class, 2 more like rows of another"
+    expected = (
+        "11 rows to review: 8 flagged, 1 other that fits no class, 2 others near-identical to rows"
+    )
     assert expected in review_words(audit)
     assert len(suspects(audit)) == 11
 
