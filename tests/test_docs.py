@@ -18,6 +18,7 @@ from imae.recipes import RECIPES
 from imae.records.measures import COLUMNS
 
 ROOT = Path(__file__).parents[1]
+WIDEST_CODE = 96  # characters that the site shows at 1280 pixels, and a terminal of 100 columns
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 PUBLIC = (
     "imae",
@@ -111,7 +112,8 @@ def test_every_command_line_of_the_pages_uses_options_that_exist():
         blocks = re.findall(
             r"^```(?:sh|bash|console|text)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL
         )
-        written |= set(re.findall(r"^(?:\$ )?imae ([^#&|\n]+)", "\n".join(blocks), re.MULTILINE))
+        lines = re.sub(r"\\\n\s*", "", "\n".join(blocks))  # a command goes on after a backslash
+        written |= set(re.findall(r"^(?:\$ )?imae ([^#&|\n]+)", lines, re.MULTILINE))
         written |= set(re.findall(r"`imae ([^`\n]+)`", text))
     unknown = {
         f"imae {line}"
@@ -122,6 +124,22 @@ def test_every_command_line_of_the_pages_uses_options_that_exist():
     }
     assert len(written) > 100
     assert sorted(unknown) == []
+
+
+def long_code_lines(text: str) -> list[str]:
+    blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if len(line) > WIDEST_CODE]
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.stem
+)
+def test_code_is_read_without_scrolling(page):
+    assert long_code_lines(page.read_text()) == []
+
+
+def test_a_long_line_of_code_is_noticed():
+    assert long_code_lines(f"```sh\nimae {'a' * WIDEST_CODE}\n```\n") != []
 
 
 def test_every_column_of_a_report_is_explained():
