@@ -75,6 +75,10 @@ def test_version(capsys):
         (["train", "no_such_data"], "no_such_data"),
         (["report", "no_such_run"], "no_such_run"),
         (["predict", "no_such_run", "digits"], "no_such_run"),
+        (["predict", "no_such_run"], "Missing argument 'DATA'"),
+        (["audit", "serv", "run"], "'serv'; did you mean imae audit serve?"),
+        (["train", "digitz"], "and unknown data set 'digitz'; did you mean digits?\n"),
+        (["train", "digits", "--model", "mlq"], "unknown model 'mlq'; did you mean mlp?\n"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_code_2(arguments, message, capsys):

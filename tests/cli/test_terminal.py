@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from imae.cli.app import main, print_table
+from imae.cli.app import COMMANDS, load_command, main, print_table
 
 WORDS = ["handwritten", "digits", "inside", "scikit-learn", "photographs", "of", "everything"]
 
@@ -107,6 +107,36 @@ def test_help_is_broken_by_the_width_of_the_terminal_alone(capsys, monkeypatch, 
     paragraphs = [line for line in about if line.strip()][2:]
     short = [line for line in paragraphs if len(line.rstrip()) < 60]
     assert all(line.rstrip().endswith(".") for line in short)
+
+
+def every_command() -> list[list[str]]:
+    return [
+        words
+        for name in COMMANDS
+        for words in [
+            [name],
+            *([name, part] for part in getattr(load_command(name), "commands", ())),
+        ]
+    ]
+
+
+@pytest.mark.parametrize("command", every_command(), ids=" ".join)
+def test_help_is_whole_in_a_narrow_terminal(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "60")
+    main([*command, "--help"])
+    text = capsys.readouterr().out
+    assert "…" not in text  # of a word that was cut
+    assert max(map(len, text.splitlines())) <= 60
+
+
+@pytest.mark.parametrize(
+    ("command", "argument"),
+    [("train", "[DATA]"), ("predict", "{RUN} {DATA}"), ("list", "{KIND}"), ("reproduce", "[NAME]")],
+)
+def test_usage_names_arguments_as_the_help_does(capsys, command, argument):
+    main([command, "--help"])
+    usage = next(line for line in capsys.readouterr().out.splitlines() if "Usage" in line)
+    assert re.sub(r"[{}]", "", argument) in re.sub(r"[{}]", "", usage)
 
 
 @pytest.mark.parametrize(

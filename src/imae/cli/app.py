@@ -148,6 +148,9 @@ def load_command(name: str) -> Any:
         built = typer.main.get_command(app)
     for part in (built, *getattr(built, "commands", {}).values()):
         part.help = _paragraphs(part.help or "")
+        for each in part.params:
+            if each.param_type_name == "argument" and each.metavar is None:
+                each.metavar = each.name.upper()  # as the help calls it
     return built
 
 

@@ -100,7 +100,7 @@ def check(
     confidence: float = typer.Option(_CONFIDENCE, help="Confidence of the bound."),
     seed: int = typer.Option(DEFAULT_SEED, help="Seed of the draw."),
     out: Path | None = typer.Option(
-        None, show_default="RUN/audit/check.html", help="Page on which to judge them."
+        None, show_default="in RUN/audit", help="Page on which to judge them."
     ),
     overwrite: bool = OVERWRITE,
 ) -> None:
