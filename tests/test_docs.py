@@ -248,6 +248,38 @@ def test_the_readme_is_short():
     assert 200 < len(prose.split()) < 500
 
 
+def table_cells(text: str, first: str) -> list[list[str]]:
+    """The table whose first cell this is, a list of cells for each row, without its rule."""
+    lines = text[text.index(first) :].split("\n\n")[0].splitlines()
+    rows = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in rows if set("".join(row)) != set("-")]
+
+
+def test_the_table_of_the_readme_is_that_of_the_results():
+    readme = table_cells((ROOT / "README.md").read_text(), "| | CIFAR-10 clean")
+    study = (ROOT / "results" / "study-features" / "study.md").read_text()
+    header, *rows = table_cells(study, "| Setting | CCE | MAE")
+    measured = {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+    (recommended,) = [name for name in header if name.startswith("IMAE, capped")]
+    settings = {
+        "40% symmetric": "CIFAR-10 symmetric 40%",
+        "80% symmetric": "CIFAR-10 symmetric 80%",
+        "40% asymmetric": "CIFAR-10 asymmetric 40%",
+        "10N worst (human)": "CIFAR-10N worst",
+        "CIFAR-100 40%": "CIFAR-100 symmetric 40%",
+        "100N (human)": "CIFAR-100N",
+    }
+    methods = {
+        "label smoothing": "LS",
+        "bootstrapping (hard)": "Boot-hard",
+        "imae_capped**, the default": recommended,
+    }
+    for name, *numbers in readme[1:]:
+        for heading, number in zip(readme[0][1:], numbers, strict=True):
+            setting = measured[settings.get(heading, heading)]
+            assert number == setting[methods.get(name, name)].split()[0], (name, heading)
+
+
 def test_links_of_the_readme_lead_somewhere():
     text = (ROOT / "README.md").read_text()
     linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)|(?:src|srcset)=\"([^\"]+)\"", text)
