@@ -127,7 +127,7 @@ def test_every_command_line_of_the_pages_uses_options_that_exist():
 
 
 def long_code_lines(text: str) -> list[str]:
-    blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```.*?^```|^    [^\n]*", text, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if len(line) > WIDEST_CODE]
 
 
@@ -140,6 +140,8 @@ def test_code_is_read_without_scrolling(page):
 
 def test_a_long_line_of_code_is_noticed():
     assert long_code_lines(f"```sh\nimae {'a' * WIDEST_CODE}\n```\n") != []
+    assert long_code_lines(f"The formula\n\n    {'a' * WIDEST_CODE}\n\nis long.\n") != []
+    assert long_code_lines(f"text\n{'a' * WIDEST_CODE}b\n") == []
 
 
 def test_every_column_of_a_report_is_explained():
