@@ -226,8 +226,8 @@ def conclude(
     """
     tried = tuple(_trial(each, space(each.params), clean_rows) for each in ended)
     if not any(each.accuracy is not None for each in tried):
-        why = f"; {num_failed} failed" if num_failed else ""
-        raise ImaeError(f"no trial has finished{why}; give more time, the same command continues")
+        why = f"{num_failed} failed; remove the cause" if num_failed else "give more time"
+        raise ImaeError(f"no trial has finished; {why}, the same command continues")
     is_clean = clean_rows is not None
     chosen = choose(tried, is_clean=is_clean)
     best = choose(tried, is_clean=True)
