@@ -75,7 +75,7 @@ def predict(
     check_output(out, overwrite=overwrite)  # before the work, not after it
     options: dict[str, Any] = {"which": which, "root": root, "on_bad_image": on_bad_image}
     try:
-        with progress_bar("rows") as show:
+        with progress_bar("predictions") as show:
             predictions = predict_rows(Run(run, model=model), data, **options, progress=show)
     except BadImageError as error:
         raise BadImageError(
@@ -247,7 +247,7 @@ def _of_run(run: "Run", which: str, root: Path | None) -> "tuple[dict[str, Any],
     from imae.audit.cards import row_preview
     from imae.train.measure import tracklet_rows
 
-    with progress_bar("frames") as show:
+    with progress_bar("features") as show:
         tracklets, features = tracklet_rows(run, which=which, root=root, progress=show)
     sides = {"query": tracklets.query_rows, "gallery": tracklets.gallery_rows}
     arrays: dict[str, Any] = {}
@@ -353,7 +353,7 @@ def eval_robust(
     for heading in ("attack", "epsilon", "rows", "accuracy (%)"):
         table.add_column(heading, justify="left" if heading == "attack" else "right")
     for number, name in enumerate(dict.fromkeys(attack or ATTACKS)):
-        with progress_bar("rows") as show:
+        with progress_bar(name) as show:
             found = evaluate_robustness(
                 trained,
                 epsilon=size,
