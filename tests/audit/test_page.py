@@ -135,6 +135,14 @@ def test_rows_to_review_say_why_each_is_there(make_audit):
     assert len(suspects(audit)) == 11
 
 
+def test_a_number_that_names_a_row_is_called_a_row(make_audit):
+    audit = make_audit(40)
+    numbered = replace(audit, row_ids=np.arange(40).astype(str))
+    first = int(suspects(numbered)[0])
+    assert f'title="{first}">row {first}</p>' in render(numbered)
+    assert re.search(r'title="(\S+\.jpg)">\1</p>', render(audit))
+
+
 def test_many_classes_are_listed_as_pairs(make_audit):
     audit = make_audit(400, class_names=tuple(f"kind {number}" for number in range(30)))
     assert "The most frequent pairs of" in render(audit)
