@@ -18,6 +18,7 @@ from imae.recipes import RECIPES
 from imae.records.measures import COLUMNS
 
 ROOT = Path(__file__).parents[1]
+WIDEST_CODE = 96  # characters that the site shows at 1280 pixels, and a terminal of 100 columns
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 PUBLIC = (
     "imae",
@@ -111,7 +112,8 @@ def test_every_command_line_of_the_pages_uses_options_that_exist():
         blocks = re.findall(
             r"^```(?:sh|bash|console|text)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL
         )
-        written |= set(re.findall(r"^(?:\$ )?imae ([^#&|\n]+)", "\n".join(blocks), re.MULTILINE))
+        lines = re.sub(r"\\\n\s*", "", "\n".join(blocks))  # a command goes on after a backslash
+        written |= set(re.findall(r"^(?:\$ )?imae ([^#&|\n]+)", lines, re.MULTILINE))
         written |= set(re.findall(r"`imae ([^`\n]+)`", text))
     unknown = {
         f"imae {line}"
@@ -122,6 +124,24 @@ def test_every_command_line_of_the_pages_uses_options_that_exist():
     }
     assert len(written) > 100
     assert sorted(unknown) == []
+
+
+def long_code_lines(text: str) -> list[str]:
+    blocks = re.findall(r"^```.*?^```|^    [^\n]*", text, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if len(line) > WIDEST_CODE]
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.stem
+)
+def test_code_is_read_without_scrolling(page):
+    assert long_code_lines(page.read_text()) == []
+
+
+def test_a_long_line_of_code_is_noticed():
+    assert long_code_lines(f"```sh\nimae {'a' * WIDEST_CODE}\n```\n") != []
+    assert long_code_lines(f"The formula\n\n    {'a' * WIDEST_CODE}\n\nis long.\n") != []
+    assert long_code_lines(f"text\n{'a' * WIDEST_CODE}b\n") == []
 
 
 def test_every_column_of_a_report_is_explained():
@@ -228,6 +248,38 @@ def test_the_readme_is_short():
     prose = re.sub(r"```.*?```|<[^>]+>", "", text, flags=re.DOTALL)
     prose = re.sub(r"^\|.*$|\]\([^)]*\)", "", prose, flags=re.MULTILINE)
     assert 200 < len(prose.split()) < 500
+
+
+def table_cells(text: str, first: str) -> list[list[str]]:
+    """The table whose first cell this is, a list of cells for each row, without its rule."""
+    lines = text[text.index(first) :].split("\n\n")[0].splitlines()
+    rows = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in rows if set("".join(row)) != set("-")]
+
+
+def test_the_table_of_the_readme_is_that_of_the_results():
+    readme = table_cells((ROOT / "README.md").read_text(), "| | CIFAR-10 clean")
+    study = (ROOT / "results" / "study-features" / "study.md").read_text()
+    header, *rows = table_cells(study, "| Setting | CCE | MAE")
+    measured = {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+    (recommended,) = [name for name in header if name.startswith("IMAE, capped")]
+    settings = {
+        "40% symmetric": "CIFAR-10 symmetric 40%",
+        "80% symmetric": "CIFAR-10 symmetric 80%",
+        "40% asymmetric": "CIFAR-10 asymmetric 40%",
+        "10N worst (human)": "CIFAR-10N worst",
+        "CIFAR-100 40%": "CIFAR-100 symmetric 40%",
+        "100N (human)": "CIFAR-100N",
+    }
+    methods = {
+        "label smoothing": "LS",
+        "bootstrapping (hard)": "Boot-hard",
+        "imae_capped**, the default": recommended,
+    }
+    for name, *numbers in readme[1:]:
+        for heading, number in zip(readme[0][1:], numbers, strict=True):
+            setting = measured[settings.get(heading, heading)]
+            assert number == setting[methods.get(name, name)].split()[0], (name, heading)
 
 
 def test_links_of_the_readme_lead_somewhere():

@@ -128,9 +128,19 @@ def test_rows_to_review_say_why_each_is_there(make_audit):
     audit = make_audit(40)  # flagged 0 to 9, no class 2 and 5, alike 0, 3 and 39
     audit.is_flagged[[2, 3]] = False
     audit.given[[0, 3, 39]] = [0, 1, 0]
-    expected = "11 rows to review: 8 flagged, 1 more that fit no class, 2 more like rows of another"
+    expected = (
+        "11 rows to review: 8 flagged, 1 other that fits no class, 2 others near-identical to rows"
+    )
     assert expected in review_words(audit)
     assert len(suspects(audit)) == 11
+
+
+def test_a_number_that_names_a_row_is_called_a_row(make_audit):
+    audit = make_audit(40)
+    numbered = replace(audit, row_ids=np.arange(40).astype(str))
+    first = int(suspects(numbered)[0])
+    assert f'title="{first}">row {first}</p>' in render(numbered)
+    assert re.search(r'title="(\S+\.jpg)">\1</p>', render(audit))
 
 
 def test_many_classes_are_listed_as_pairs(make_audit):

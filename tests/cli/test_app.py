@@ -1,4 +1,5 @@
 import importlib.metadata
+import io
 import signal
 import subprocess
 import sys
@@ -75,6 +76,10 @@ def test_version(capsys):
         (["train", "no_such_data"], "no_such_data"),
         (["report", "no_such_run"], "no_such_run"),
         (["predict", "no_such_run", "digits"], "no_such_run"),
+        (["predict", "no_such_run"], "Missing argument 'DATA'"),
+        (["audit", "serv", "run"], "'serv'; did you mean imae audit serve?"),
+        (["train", "digitz"], "and unknown data set 'digitz'; did you mean digits?\n"),
+        (["train", "digits", "--model", "mlq"], "unknown model 'mlq'; did you mean mlp?\n"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_code_2(arguments, message, capsys):
@@ -92,6 +97,17 @@ def test_ctrl_c_ends_with_130(monkeypatch, capsys):
     monkeypatch.setattr(catalogs, "_catalog", stop)
     assert main(["list", "losses"]) == 130
     assert capsys.readouterr().err == "imae: stopped\n"
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_an_output_that_knows_few_letters_gets_escapes(monkeypatch, tmp_path, errors):
+    output = io.TextIOWrapper(io.BytesIO(), "ascii", errors)
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert imae.cli.main(["data", "list", "--root", str(tmp_path / "東京")]) == 0
+    output.flush()
+    assert rb"\u6771\u4eac" in output.buffer.getvalue()
+    assert output.errors == errors
 
 
 def test_a_defect_of_ours_is_not_hidden(monkeypatch):

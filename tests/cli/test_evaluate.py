@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 from imae.cli.app import build
 from imae.errors import ArgumentError, DataError
 from imae.metrics.retrieval import evaluate
+from imae.records import RunFolder
 from imae.train import build_config, train
 
 
@@ -71,7 +73,7 @@ def test_without_cameras_no_row_is_left_out(run, arrays, tmp_path):
     assert result.exit_code == 0, result.exception
     found = evaluate(**arrays, query_cameras=[0] * 6, gallery_cameras=[1] * 9)
     assert numbers(result.output, "6")[1] == f"{100 * found.mean_average_precision:.1f}"
-    assert "1 queries without a match were left out" in result.output
+    assert "left out: 1 query without a match" in result.output
 
 
 def test_a_page_shows_the_ranked_gallery_of_a_file_with_its_images(run, arrays, tmp_path):
@@ -82,6 +84,7 @@ def test_a_page_shows_the_ranked_gallery_of_a_file_with_its_images(run, arrays, 
     result = run("eval-retrieval", tmp_path / "features.npz", "--page", page)
     assert result.exit_code == 0, result.exception
     text = page.read_text()
+    assert re.search(r"<title>imae retrieval: features\.npz, \d{4}-\d\d-\d\d</title>", text)
     assert text.count('src="data:image/') == 6 + sum(
         (~((arrays["gallery_ids"] == who) & (arrays["gallery_cameras"] == camera))).sum()
         for who, camera in zip(arrays["query_ids"], arrays["query_cameras"], strict=True)
@@ -119,6 +122,9 @@ def test_a_page_of_a_run_shows_its_test_rows(run, digits_run, tmp_path):
     assert text.count('class="query"') == 40
     assert text.count("data:image/png") >= 40 * 11
     assert "camera" not in text
+    day = RunFolder(digits_run).env()["started"][:10]
+    assert f"<title>imae retrieval: digits, {day}</title>" in text
+    assert f"From the run {digits_run.name}, of <time>{day}</time>." in text
 
 
 @pytest.mark.parametrize(

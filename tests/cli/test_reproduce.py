@@ -71,7 +71,7 @@ def test_a_recipe_must_be_named(capsys):
 def test_defaults_are_not_taken_for_markup_in_the_help(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     wanted = {
-        "reproduce": ["(short)", "(reproduce/NAME-BUDGET)"],
+        "reproduce": ["(short)", "(one in reproduce/)"],
         "train": ["(imae_capped)", "(one that suits the data)", "(runs/NAME-TIME)", "(ddp)"],
         "compare": ["(one that suits the data)", "(123)"],
     }

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from imae.cli.app import main, print_table
+from imae.cli.app import COMMANDS, load_command, main, print_table, progress_bar
 
 WORDS = ["handwritten", "digits", "inside", "scikit-learn", "photographs", "of", "everything"]
 
@@ -109,6 +109,36 @@ def test_help_is_broken_by_the_width_of_the_terminal_alone(capsys, monkeypatch, 
     assert all(line.rstrip().endswith(".") for line in short)
 
 
+def every_command() -> list[list[str]]:
+    return [
+        words
+        for name in COMMANDS
+        for words in [
+            [name],
+            *([name, part] for part in getattr(load_command(name), "commands", ())),
+        ]
+    ]
+
+
+@pytest.mark.parametrize("command", every_command(), ids=" ".join)
+def test_help_is_whole_in_a_narrow_terminal(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "60")
+    main([*command, "--help"])
+    text = capsys.readouterr().out
+    assert "…" not in text  # of a word that was cut
+    assert max(map(len, text.splitlines())) <= 60
+
+
+@pytest.mark.parametrize(
+    ("command", "argument"),
+    [("train", "[DATA]"), ("predict", "{RUN} {DATA}"), ("list", "{KIND}"), ("reproduce", "[NAME]")],
+)
+def test_usage_names_arguments_as_the_help_does(capsys, command, argument):
+    main([command, "--help"])
+    usage = next(line for line in capsys.readouterr().out.splitlines() if "Usage" in line)
+    assert re.sub(r"[{}]", "", argument) in re.sub(r"[{}]", "", usage)
+
+
 @pytest.mark.parametrize(
     ("command", "following"),
     [
@@ -128,3 +158,16 @@ def test_the_next_command_is_said_on_the_error_stream(capsys, monkeypatch):
     shown = capsys.readouterr()
     assert shown.err == "next: imae noise DATA --kind NAME --rate 0.4 --out labels.csv\n"
     assert "next:" not in shown.out
+
+
+def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("imae.data.extract.time.monotonic", lambda: now[0])
+    with progress_bar("predictions") as show:
+        for seconds, done in ((1, 10), (40, 0), (41, 400), (60, 600), (75, 750)):
+            now[0] = seconds
+            show(done, 1000)
+    assert capsys.readouterr().err.splitlines() == [
+        "predictions: 400 of 1000 rows, 9.8 rows/s, 1 min left",
+        "predictions: 750 of 1000 rows, 10.0 rows/s, 0 min left",
+    ]

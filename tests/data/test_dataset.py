@@ -341,7 +341,10 @@ def test_what_has_no_labels_is_refused(rows):
     ("columns", "message"),
     [
         (["x", "z"], r"frame: has no column label .*; say which holds the labels with label_col"),
-        (["label", "target"], "frame: has both label and target; drop all but one"),
+        (
+            ["label", "target"],
+            r"has both label and target; .* with label_column \(--label-column label\)",
+        ),
     ],
 )
 def test_a_frame_needs_one_column_of_labels(columns, message):

@@ -1,4 +1,6 @@
+import math
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -10,6 +12,7 @@ from imae.report.chart import (
     Axis,
     Series,
     line_chart,
+    log_ticks,
     tick_text,
     ticks_between,
 )
@@ -30,8 +33,26 @@ def test_an_axis_places_its_ends():
 
 
 def test_a_scale_of_square_roots_stretches_the_small():
-    axis = Axis(0, 100, 0, 100, (), is_square_root=True)
+    axis = Axis(0, 100, 0, 100, (), scale=math.sqrt)
     assert [axis.place(number) for number in (0, 1, 25, 100)] == [0, 10, 50, 100]
+
+
+def test_a_logarithmic_scale_spaces_factors_evenly():
+    axis = Axis(0.001, 10, 0, 400, (), scale=math.log)
+    assert [axis.place(number) for number in (0.001, 0.01, 0.1, 1, 10)] == [0, 100, 200, 300, 400]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0009, 0.11), (0.0048, 0.21), (1e-6, 1), (1e-12, 1), (0.05, 0.08)]
+)
+def test_logarithmic_ticks_are_few_round_and_have_room_for_their_text(low, high):
+    ticks = log_ticks(low, high)
+    assert 3 <= len(ticks) <= 7
+    assert low <= min(ticks) < max(ticks) <= high
+    axis = Axis(low, high, LEFT, RIGHT, ticks, scale=math.log)
+    marks = axis.marks()
+    for (place, text), (following, other) in pairwise(marks):
+        assert following - place > 3.5 * (len(text) + len(other))  # 7 pixels are a wide letter
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,21 @@ def test_suspects_are_contradicted_and_come_least_believed_first(methods):
     assert found.suspects[1].picture is None
 
 
+def test_a_number_that_names_a_row_is_called_a_row(methods):
+    records = [run for each in methods.values() for run in each]
+    first = diagnose(methods).suspects[0].row_id
+    for row_id in ("7", "photos/7.jpg"):
+        for run in records:
+            path = run.folder / "labels.npz"
+            with np.load(path) as file:
+                arrays = dict(file)
+            is_first = np.isin(arrays["row_ids"].astype(str), [first, "7"])
+            arrays["row_ids"] = np.where(is_first, row_id, arrays["row_ids"].astype(str))
+            np.savez(path, **arrays)
+        shown = "row 7" if row_id == "7" else row_id
+        assert f'<span class="quiet">{shown}, p' in render(records)
+
+
 def test_many_classes_are_a_list_of_pairs(make_run):
     names = tuple(f"class{number}" for number in range(30))
     found = diagnose({"cce": [read_run(make_run("a", class_names=names))]})

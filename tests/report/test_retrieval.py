@@ -58,7 +58,9 @@ def page(found, tmp_path, *, picture):
         rows(IDS, CAMERAS),
         similarity,
         tmp_path / "page.html",
-        title="<script>alert(1)</script>",
+        source="<script>alert(1)</script>",
+        data="<b>faces</b>",
+        date="2026-01-31",
     )
     return path.read_text()
 
@@ -66,7 +68,9 @@ def page(found, tmp_path, *, picture):
 def test_the_page_is_escaped_and_loads_nothing(found, tmp_path):
     text = page(found, tmp_path, picture="data:image/png;base64,AAAA")
     assert "<script" not in text
-    assert "&lt;script&gt;alert(1)" in text
+    assert "From &lt;script&gt;alert(1)&lt;/script&gt;, of <time>2026-01-31</time>." in text
+    assert "<title>imae retrieval: &lt;b&gt;faces&lt;/b&gt;, 2026-01-31</title>" in text
+    assert "<h1>&lt;b&gt;faces&lt;/b&gt;: queries" in text
     assert "default-src &#39;none&#39;" in text
     assert "img-src data:" in text
     assert text.count('src="data:image/png;base64,AAAA"') == 2

@@ -1,5 +1,6 @@
 import importlib
 import os
+import signal
 
 import pytest
 
@@ -12,22 +13,26 @@ from imae.train.processes import fresh_context, fresh_process, start
 def answer(tmp_path, monkeypatch):
     """Asks a process of its own: answer("name") is what that function of it says."""
     (tmp_path / "asked.py").write_text(
-        "import os, sys\n"
+        "import os, signal, sys\n"
         "def place(queue): queue.put(os.environ.get('IMAE_PLACE'))\n"
         "def folder(queue): queue.put(os.getcwd())\n"
         "def number(queue): queue.put(os.getpid())\n"
         "def parent(queue): queue.put((os.getppid(), 'sklearn.datasets' in sys.modules))\n"
+        "def mask(queue): queue.put(signal.pthread_sigmask(signal.SIG_BLOCK, []))\n"
+        "def press(_):\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)  # which other processes take over
     module = importlib.import_module("asked")
 
-    def ask(name):
+    def ask(name, code=0):
         queue = fresh_context().SimpleQueue()
         process = fresh_process(getattr(module, name), queue)
         start(process)
         process.join()
-        assert process.exitcode == 0
-        return queue.get()
+        assert process.exitcode == code
+        return None if code else queue.get()
 
     return ask
 
@@ -49,6 +54,24 @@ def test_each_is_a_process_of_its_own_and_all_come_from_one_that_has_loaded_much
     assert first == again
     assert first[0] != os.getpid()
     assert first[1]
+
+
+def blocked_signals():
+    return signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_ctrl_c_waits_while_a_process_is_started_and_loads_modules(answer):
+    seen = []
+    process = Starting(0)
+    process.start = lambda: seen.append(blocked_signals())
+    start(process)
+    assert signal.SIGINT in seen[0]
+    assert signal.SIGINT not in blocked_signals()
+    assert signal.SIGINT not in answer("mask")  # it can be stopped
+
+
+def test_ctrl_c_ends_a_process_without_a_traceback(answer):
+    answer("press", code=130)
 
 
 class Starting:

@@ -1,11 +1,20 @@
 import math
+import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from imae.train import build_config
 from imae.tune import shrinkage
-from imae.tune.outcome import Trial, choose, standard_error, train_command
+from imae.tune.outcome import (
+    Outcome,
+    Trial,
+    choose,
+    standard_error,
+    train_command,
+    write_page,
+)
 
 
 def trial(number, accuracy, fitted, is_hit=None):
@@ -69,3 +78,47 @@ def test_the_command_holds_what_differs_from_the_defaults_and_is_quoted():
         "--set method.arguments.q=0.5 --set optimizer.momentum=0.8 --set schedule.name=steps "
         "--set schedule.at=3,4"
     )
+
+
+@pytest.fixture
+def page(tmp_path):
+    """The page of three trials with another loss and ten times the learning rate each."""
+    trials = tuple(
+        Trial(number, {"method.name": loss, "optimizer.lr": lr}, 0.5 + 0.1 * number, num_rows=100)
+        for number, (loss, lr) in enumerate([("cce", 0.001), ("mae", 0.01), ("gce", 0.1)])
+    )
+    outcome = Outcome(
+        settings=dict(trials[2].settings),
+        command="imae train rows.csv --loss gce --lr 0.1",
+        chosen=trials[2],
+        best=trials[2],
+        standard_error=0.05,
+        shrinkage=1.0,
+        noise_rate=0.0,
+        is_clean=True,
+        trials=trials,
+        folder=tmp_path,
+        page=tmp_path / "tune.html",
+    )
+    write_page(outcome, 0, data="rows.csv", date=None)
+    return outcome.page.read_text()
+
+
+def test_the_learning_rate_is_drawn_by_its_logarithm(page):
+    narrow, _ = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    places = [float(x) for x in re.findall(r'cx="([\d.]+)"', narrow)]
+    first, second = (after - before for before, after in pairwise(places))
+    assert first == pytest.approx(second, abs=0.2)
+    assert {"0.001", "0.01", "0.1"} <= set(re.findall(r">([\d.]+)</text>", narrow))
+
+
+def test_the_command_is_broken_between_its_words(page):
+    """Otherwise a phone breaks it after the two dashes of an option."""
+    (shown,) = re.findall(r'<pre class="command".*?</pre>', page)
+    assert "<span>--loss</span> <span>gce</span> <span>--lr</span>" in shown
+    assert re.sub(r"<[^>]+>", "", shown) == "imae train rows.csv --loss gce --lr 0.1"
+
+
+def test_names_are_aligned_as_words_and_numbers_as_numbers(page):
+    assert '<th scope="col">Loss</th><th scope="col" class="number">Learning rate</th>' in page
+    assert '<td>gce</td><td class="number">0.1</td>' in page

@@ -226,12 +226,17 @@ def review_words(audit: Audit) -> str:
         int(each.sum()) for each in (audit.is_flagged, is_open, is_alike)
     )
     total = num_flagged + num_open + num_alike
-    further = [
-        *([f"{num_open:,} more that fit no class"] if num_open else []),
-        *([f"{num_alike:,} more like rows of another label"] if num_alike else []),
-    ]
+    further = []
+    if num_open:
+        further.append(f"{_other_rows(num_open)} that fit{'s' * (num_open == 1)} no class")
+    if num_alike:
+        further.append(f"{_other_rows(num_alike)} near-identical to rows of another label")
     flagged = ", ".join([f"{num_flagged:,} flagged", *further])
     return f"{total:,} row{'s' * (total != 1)} to review: {flagged}"
+
+
+def _other_rows(number: int) -> str:
+    return f"{number:,} other{'s' * (number != 1)}"
 
 
 def _verdict(audit: Audit, sample: Sample | None) -> str:

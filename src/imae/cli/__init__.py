@@ -1,10 +1,11 @@
 """The command line: ``main`` loads the rest of it."""
 
 import contextlib
+import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 _STOPPED = "imae: stopped"
@@ -30,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise
             print("imae: the command line needs: pip install 'imae[cli]'", file=sys.stderr)
             return 2
-        return app.main(arguments)
+        with _any_character():
+            return app.main(arguments)
     except KeyboardInterrupt:
         print(_STOPPED, file=sys.stderr)
         return INTERRUPTED
@@ -51,3 +53,22 @@ def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
             os._exit(INTERRUPTED)
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _any_character() -> Iterator[None]:
+    """Writes what the output cannot encode as an escape: a class may be called 東京 anywhere."""
+    output = sys.stdout
+    if not isinstance(output, io.TextIOWrapper) or output.errors not in (
+        "strict",
+        "surrogateescape",  # in the locale C
+    ):
+        yield
+        return
+    before = output.errors
+    output.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        if not output.closed:
+            output.reconfigure(errors=before)

@@ -148,6 +148,9 @@ def load_command(name: str) -> Any:
         built = typer.main.get_command(app)
     for part in (built, *getattr(built, "commands", {}).values()):
         part.help = _paragraphs(part.help or "")
+        for each in part.params:
+            if each.param_type_name == "argument" and each.metavar is None:
+                each.metavar = each.name.upper()  # as the help calls it
     return built
 
 
@@ -294,10 +297,15 @@ def gather_settings(
 
 
 @contextmanager
-def progress_bar(unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, which appears with the first report."""
-    bar = Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
-    task = bar.add_task(unit, total=None)
+def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, which appears with the first report; a line now and then in a log."""
+    if not sys.stderr.isatty():
+        from imae.data.extract import ProgressLog
+
+        yield ProgressLog(name)
+        return
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(name, total=None)
 
     def show(done: int, total: int) -> None:
         bar.start()  # not before: features of a frozen network have a bar of their own

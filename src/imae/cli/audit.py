@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import difflib
 import os
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
@@ -52,7 +53,21 @@ class _Audit(typer.core.TyperGroup):
         is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
         if is_named and self._is_path(ctx, args):
             is_named = False
+        elif args and not is_named:
+            self._check_spelling(args[0])
         return super().parse_args(ctx, args if is_named or not args else [_DEFAULT, *args])
+
+    def _check_spelling(self, word: str) -> None:
+        """Raises if a word is neither data nor a run, but nearly the name of a command."""
+        near = difflib.get_close_matches(word, self.commands, n=1, cutoff=0.7)
+        if not near or os.path.lexists(word):
+            return
+        from imae.data.sources.catalog import SOURCES
+
+        if word not in SOURCES:
+            raise ArgumentError(
+                f"no such data, run or command: {word!r}; did you mean imae audit {near[0]}?"
+            )
 
     def _is_path(self, ctx: Any, args: list[str]) -> bool:
         """Whether a word names a run or data and not a command: `imae audit run`."""

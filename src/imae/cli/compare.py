@@ -150,7 +150,7 @@ def reproduce(
         None, show_default="short", help="tiny, short, features or paper."
     ),
     only: list[str] | None = typer.Option(
-        None, metavar="CELL", help="Train only this cell, such as `resnet20-40-*`; repeatable."
+        None, metavar="CELL", help="Train only this cell, or those of a pattern; may be repeated."
     ),
     seeds: int | None = typer.Option(
         None,
@@ -170,11 +170,16 @@ def reproduce(
     ),
     root: Path | None = typer.Option(None, help="Folder that holds the data sets."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show the runs, and train nothing."),
-    out: Path | None = typer.Option(None, show_default="reproduce/NAME-BUDGET", help="Folder."),
+    out: Path | None = typer.Option(
+        None,
+        show_default="one in reproduce/",
+        help="Folder for the runs, the tables and the figures.",
+    ),
 ) -> None:
     """Run a table or figure of the paper, and show its numbers beside the measured ones.
 
-    Every cell is a run of its own that can be interrupted and resumed.
+    Every cell is a run of its own that can be interrupted and resumed; --only 'resnet20-40-*'
+    trains those whose names begin so.
     """
     import_extra("pydantic", extra="train")
     from imae import recipes

@@ -1,5 +1,6 @@
 """A trained run put to use: `imae predict`, `export`, `eval-retrieval` and `eval-robust`."""
 
+import datetime
 import functools
 from collections.abc import Callable
 from fractions import Fraction
@@ -17,6 +18,7 @@ from imae.cli.app import (
     refuse_overwriting,
     say_next,
 )
+from imae.cli.review import data_and_day
 from imae.errors import ArgumentError, DataError, ImaeError, check_choice, import_extra
 from imae.records.files import check_overwriting
 
@@ -73,7 +75,7 @@ def predict(
     check_output(out, overwrite=overwrite)  # before the work, not after it
     options: dict[str, Any] = {"which": which, "root": root, "on_bad_image": on_bad_image}
     try:
-        with progress_bar("rows") as show:
+        with progress_bar("predictions") as show:
             predictions = predict_rows(Run(run, model=model), data, **options, progress=show)
     except BadImageError as error:
         raise BadImageError(
@@ -177,10 +179,11 @@ def eval_retrieval(
             raise type(error)(f"{source}: {error}") from error
     print_table(_retrieval_table(found))
     if found.num_without_match:
-        typer.echo(f"{found.num_without_match} queries without a match were left out")
+        noun = "query" if found.num_without_match == 1 else "queries"
+        typer.echo(f"left out: {found.num_without_match} {noun} without a match")
     if page is not None:
         _write_page(
-            page, source.name, found, arrays, pictures, is_reranked=rerank, has_cameras=has_cameras
+            page, source, found, arrays, pictures, is_reranked=rerank, has_cameras=has_cameras
         )
         typer.echo(f"wrote {page}")
     else:
@@ -191,7 +194,7 @@ def eval_retrieval(
 
 def _write_page(
     page: Path,
-    title: str,
+    source: Path,
     found: "Retrieval",
     arrays: dict[str, Any],
     pictures: _Pictures,
@@ -202,6 +205,13 @@ def _write_page(
     from imae.metrics.retrieval import k_reciprocal_similarities, normalise, similarities
     from imae.report.page import Compared, write_queries
 
+    name = source.resolve().name
+    if source.is_dir():
+        words = f"the run {name}"
+        data, day = data_and_day(source)
+    else:
+        words = data = name
+        day = datetime.date.fromtimestamp(source.stat().st_mtime).isoformat()
     queries, gallery = (normalise(arrays["query_features"]), arrays["gallery_features"])
     matrix = k_reciprocal_similarities(queries, gallery) if is_reranked else None
 
@@ -212,7 +222,17 @@ def _write_page(
         Compared(arrays[f"{side}_ids"], arrays[f"{side}_cameras"], picture)
         for side, picture in zip(("query", "gallery"), pictures, strict=True)
     )
-    write_queries(found, asked, ranked, similarity, page, title=title, has_cameras=has_cameras)
+    write_queries(
+        found,
+        asked,
+        ranked,
+        similarity,
+        page,
+        source=words,
+        data=data or name,
+        date=day or None,
+        has_cameras=has_cameras,
+    )
 
 
 def _ranks(text: str) -> list[int]:
@@ -227,7 +247,7 @@ def _of_run(run: "Run", which: str, root: Path | None) -> "tuple[dict[str, Any],
     from imae.audit.cards import row_preview
     from imae.train.measure import tracklet_rows
 
-    with progress_bar("frames") as show:
+    with progress_bar("features") as show:
         tracklets, features = tracklet_rows(run, which=which, root=root, progress=show)
     sides = {"query": tracklets.query_rows, "gallery": tracklets.gallery_rows}
     arrays: dict[str, Any] = {}
@@ -333,7 +353,7 @@ def eval_robust(
     for heading in ("attack", "epsilon", "rows", "accuracy (%)"):
         table.add_column(heading, justify="left" if heading == "attack" else "right")
     for number, name in enumerate(dict.fromkeys(attack or ATTACKS)):
-        with progress_bar("rows") as show:
+        with progress_bar(name) as show:
             found = evaluate_robustness(
                 trained,
                 epsilon=size,

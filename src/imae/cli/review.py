@@ -100,7 +100,7 @@ def check(
     confidence: float = typer.Option(_CONFIDENCE, help="Confidence of the bound."),
     seed: int = typer.Option(DEFAULT_SEED, help="Seed of the draw."),
     out: Path | None = typer.Option(
-        None, show_default="RUN/audit/check.html", help="Page on which to judge them."
+        None, show_default="in RUN/audit", help="Page on which to judge them."
     ),
     overwrite: bool = OVERWRITE,
 ) -> None:
@@ -302,15 +302,19 @@ def _settings(run: Path) -> Mapping[str, Any]:
     return RunFolder(run).config() if data is None else {"data": data}
 
 
-def _about(run: Path) -> str:
-    """Name of the audited data, and the day on which its run began, as far as they are known."""
+def data_and_day(run: Path) -> tuple[str, str]:
+    """Name of the data of a run, and the day on which it began; each is empty if it is unknown."""
     from imae.records import RunFolder
 
     try:
         name = Path(str(_settings(run)["data"]["name"])).name
     except (ImaeError, KeyError, TypeError):
         name = ""
-    return ", ".join(filter(None, [name, str(RunFolder(run).env().get("started", ""))[:10]]))
+    return name, str(RunFolder(run).env().get("started", ""))[:10]
+
+
+def _about(run: Path) -> str:
+    return ", ".join(filter(None, data_and_day(run)))
 
 
 def _next_step(run: Path, labels: Path) -> str:

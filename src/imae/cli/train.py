@@ -83,7 +83,7 @@ def train(
     ),
     config: Path | None = typer.Option(None, help="File of settings, .json or .toml."),
     settings: list[str] | None = typer.Option(
-        None, "--set", metavar="KEY=VALUE", help="Any setting, such as optimizer.momentum=0.95."
+        None, "--set", metavar="KEY=VALUE", help="Any setting; see `imae list settings`."
     ),
     resume: Path | None = typer.Option(
         None, help="Run folder to resume; --epochs or --steps lengthen the run."
@@ -267,7 +267,7 @@ def tune(
     storage: str | None = typer.Option(
         None,
         metavar="URL",
-        help="Database for several machines, such as postgresql://user@host/name.",
+        help="Database, for a search on several machines.",
     ),
     study: str = typer.Option("imae", help="Name of the search in the database."),
     model: str | None = MODEL,
@@ -290,7 +290,8 @@ def tune(
     """Choose T, the cap and, if asked, the learning rate and the loss by a search.
 
     Without --clean-validation the choice is made on held-out given labels. The same command
-    resumes a search that was stopped, and repeats nothing.
+    resumes a search that was stopped, and repeats nothing. Several machines search together with
+    --storage postgresql://USER@HOST/NAME.
     """
     check_path_exists(data)
     import_extra("pydantic", extra="train")

@@ -309,7 +309,7 @@ def find_roles(
         if name in dropped:
             raise DataError(f"{file.path}: column {name!r} is both used and dropped")
     free = [name for name in file.names if name not in (*given, *dropped)]
-    label = label_column or only_column(file, free, LABEL_NAMES)
+    label = label_column or only_column(file, free, LABEL_NAMES, option="label_column")
     if label is None and (lost := [name for name in LABEL_NAMES if name in dropped]):
         raise DataError(
             f"{file.path}: column {lost[0]!r} holds the labels and is dropped; keep it, or name "
@@ -324,7 +324,7 @@ def find_roles(
     path = path_column or only_column(file, free, ("path",))
     text = text_column or only_column(file, free, ("text",))
     others = {
-        "row_id": id_column or only_column(file, free, ID_NAMES),
+        "row_id": id_column or only_column(file, free, ID_NAMES, option="id_column"),
         "clean_label": only_column(file, free, ("clean_label",)),
         "split": only_column(file, free, ("split",)),
         "weight": only_column(file, free, ("weight",)),
@@ -367,20 +367,27 @@ def _check_column_exists(file: ColumnFile, name: object) -> None:
         raise DataError(f"{file.header} has no column {name!r}; {hint}")
 
 
-def only_column(file: ColumnFile, free: Sequence[str], names: Sequence[str]) -> str | None:
+def only_column(
+    file: ColumnFile, free: Sequence[str], names: Sequence[str], *, option: str = ""
+) -> str | None:
     """The one column of these names, None if there is none.
 
     Args:
         file: The file, for messages.
         free: Columns of the file that have no other role.
         names: Names that the column may have.
+        option: Option that chooses between several names.
 
     Raises:
         DataError: If there are several.
     """
     found = [name for name in names if name in free]
     if len(found) > 1:
-        raise DataError(f"{file.header} has both {' and '.join(found)}; drop all but one")
+        flag = f"--{option.replace('_', '-')}"
+        raise DataError(
+            f"{file.header} has both {' and '.join(found)}; say which is meant with {option} "
+            f"({flag} {found[0]})"
+        )
     return found[0] if found else None
 
 

@@ -153,7 +153,7 @@ class ProgressLog:
     def __call__(self, done: int, total: int) -> None:
         """Prints a line to standard error if the last one is old enough."""
         now = time.monotonic()
-        if now - self._last < self._every:
+        if not done or now - self._last < self._every:
             return
         self._last = now
         speed = done / (now - self._start)

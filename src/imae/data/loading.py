@@ -257,7 +257,7 @@ def existing_path(name_or_path: object) -> Path:
     try:
         SOURCES.find(str(name_or_path))
     except ArgumentError as error:
-        raise DataError(f"{error}; and {reason}") from None
+        raise DataError(f"{reason}, and {error}") from None
     raise DataError(f"{name_or_path}: {reason}; to load the known set, give only its name")
 
 

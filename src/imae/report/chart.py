@@ -1,7 +1,7 @@
 """The geometry of line charts, and accuracy against training steps."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -57,6 +57,7 @@ WIDTH, HEIGHT = 360, 236
 WIDE = 960  # pixels of a chart that has a row to itself
 LEFT, RIGHT, TOP, BOTTOM = 46, 350, 12, 196
 _TICKS = 5
+_MOST_LOG_TICKS = 7
 _MOST_NAMED = 6  # lines that have room for their name
 _NAME_HEIGHT = 12
 _NAME_LENGTH = 16
@@ -76,7 +77,7 @@ class Axis:
         first: Where the axis begins.
         last: Where it ends.
         ticks: Numbers that are written beside it.
-        is_square_root: Whether the scale is that of square roots.
+        scale: Function whose values are evenly spaced, such as ``math.sqrt`` or ``math.log``.
     """
 
     low: float
@@ -84,13 +85,12 @@ class Axis:
     first: float
     last: float
     ticks: tuple[float, ...]
-    is_square_root: bool = False
+    scale: Callable[[float], float] = float
 
     def place(self, number: float) -> float:
         """Pixel of this number."""
-        part = (number - self.low) / (self.high - self.low)
-        if self.is_square_root:
-            part = math.sqrt(part)
+        low, high = self.scale(self.low), self.scale(self.high)
+        part = (self.scale(number) - low) / (high - low)
         return round(self.first + (self.last - self.first) * part, 1)
 
     def marks(self) -> list[tuple[float, str]]:
@@ -286,6 +286,30 @@ def ticks_between(low: float, high: float) -> tuple[float, ...]:
     step = next(unit * nice for nice in (1, 2, 5, 10) if unit * nice >= rough * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return tuple(round(number * step, 12) for number in range(first, last + 1))
+
+
+def log_ticks(low: float, high: float) -> tuple[float, ...]:
+    """A few round numbers from ``low`` to ``high``, both positive, for a logarithmic scale.
+
+    Examples:
+        >>> log_ticks(0.004, 0.3)
+        (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+        >>> log_ticks(1e-6, 1)
+        (1e-06, 1e-05, 0.0001, 0.001, 0.01, 0.1, 1.0)
+        >>> log_ticks(0.05, 0.09)
+        (0.05, 0.06, 0.07, 0.08, 0.09)
+    """
+    first, last = math.floor(math.log10(low)), math.floor(math.log10(high))
+    for digits, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 1 + (last - first) // _TICKS)):
+        ticks = tuple(
+            float(f"{digit}e{power}")
+            for power in range(first, last + 1, every)
+            for digit in digits
+            if low <= float(f"{digit}e{power}") <= high
+        )
+        if len(ticks) <= _MOST_LOG_TICKS:
+            break
+    return ticks if len(ticks) > 2 else ticks_between(low, high)
 
 
 def tick_text(number: float) -> str:

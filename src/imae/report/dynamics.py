@@ -1,5 +1,6 @@
 """Probability and weight of every training row over the epochs, and their distribution."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -161,7 +162,7 @@ KINDS = ("clean", "wrong", "all")
 # Most rows are in the outermost bins; square roots keep the few in between visible.
 X_AXIS = Axis(0, 1, LEFT, RIGHT, (0, 0.25, 0.5, 0.75, 1))
 WIDE_X_AXIS = replace(X_AXIS, last=WIDE - (WIDTH - RIGHT))
-Y_AXIS = Axis(0, 100, BOTTOM, TOP, (0, 1, 10, 25, 50, 100), is_square_root=True)
+Y_AXIS = Axis(0, 100, BOTTOM, TOP, (0, 1, 10, 25, 50, 100), scale=math.sqrt)
 
 
 @dataclass(frozen=True)

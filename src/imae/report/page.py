@@ -300,7 +300,9 @@ def write_queries(
     similarity: Callable[[int], NDArray[np.floating]],
     out: str | os.PathLike[str],
     *,
-    title: str,
+    source: str,
+    data: str,
+    date: str | None,
     has_cameras: bool = True,
 ) -> Path:
     """Writes one HTML page with the worst queries and how the gallery was ranked for them.
@@ -313,7 +315,9 @@ def write_queries(
         gallery: The gallery.
         similarity: Similarities of a query to every gallery row, shape (G,), by its number.
         out: The file to write.
-        title: What was measured.
+        source: What was measured, such as ``"the run first"``.
+        data: Name of the data.
+        date: Day on which the run began, or the features were written, if it is known.
         has_cameras: Whether cameras mean something and are shown.
 
     Raises:
@@ -331,7 +335,9 @@ def write_queries(
             scripts=(),
             further=("img-src data:",),
         ),
-        title=title,
+        source=source,
+        data=data,
+        date=date,
         found=found,
         queries=shown,
         total=len(found.first_match),

@@ -517,7 +517,8 @@ def _lines(error: ValidationError) -> list[str]:
             continue
         message = problem["msg"].removeprefix("Value error, ")
         got = problem["input"]
-        is_shown = isinstance(got, Mapping | BaseModel) or ", got " in message
+        is_named = ", got " in message or message.startswith("unknown ")
+        is_shown = is_named or isinstance(got, Mapping | BaseModel)
         shown = "" if is_shown else f", got {got!r}"
         lines.append(f"{key}: {message}{shown}" if key else message)
     return lines

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -115,7 +116,8 @@ def start(process: BaseProcess) -> None:
     """
     for pause in (*_PAUSES, None):
         try:
-            process.start()
+            with _delayed_interrupts():
+                process.start()
             return
         except (EOFError, OSError) as error:
             if pause is None or not isinstance(error, EOFError | ConnectionError):
@@ -125,10 +127,32 @@ def start(process: BaseProcess) -> None:
             time.sleep(pause)
 
 
+@contextlib.contextmanager
+def _delayed_interrupts() -> Iterator[None]:
+    """Holds Ctrl-C back, also from processes that begin in the block, until ``_call``.
+
+    While these load modules it would show a traceback.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # here: it lets signals through when it has started
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _call(environment: Mapping[str, str], work: Callable[..., object], arguments: Any) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    work(*arguments)
+    try:
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        work(*arguments)
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
 _LOST = "another process of this run ended"

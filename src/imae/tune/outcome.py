@@ -16,7 +16,7 @@ from imae.errors import ImaeError
 from imae.noise.catalog import parse
 from imae.records.files import whole_file
 from imae.report import chart
-from imae.report.chart import LEFT, RIGHT, WIDE, WIDTH, Axis, round_axis, ticks_between
+from imae.report.chart import LEFT, RIGHT, WIDE, WIDTH, Axis, log_ticks, round_axis, ticks_between
 from imae.report.page import build_environment, policy
 from imae.train import Config, build_config, with_values
 
@@ -226,8 +226,8 @@ def conclude(
     """
     tried = tuple(_trial(each, space(each.params), clean_rows) for each in ended)
     if not any(each.accuracy is not None for each in tried):
-        why = f"; {num_failed} failed" if num_failed else ""
-        raise ImaeError(f"no trial has finished{why}; give more time, the same command continues")
+        why = f"{num_failed} failed; remove the cause" if num_failed else "give more time"
+        raise ImaeError(f"no trial has finished; {why}, the same command continues")
     is_clean = clean_rows is not None
     chosen = choose(tried, is_clean=is_clean)
     best = choose(tried, is_clean=True)
@@ -316,6 +316,7 @@ _SHORT = {
     "method.arguments.q": "q",
     "optimizer.lr": "learning rate",
 }
+_BY_FACTORS = ("optimizer.lr",)  # searched by its logarithm, and drawn by it
 
 
 def write_page(outcome: "Outcome", num_failed: int, *, data: str, date: str | None) -> None:
@@ -412,7 +413,9 @@ def _scatters(outcome: "Outcome") -> list[dict[str, Any]]:
         {
             "title": f"Accuracy (%) by {_SHORT[key]}",
             "label": _SHORT[key],
-            "sizes": [_scatter(outcome, points[key], width) for width in widths],
+            "sizes": [
+                _scatter(outcome, points[key], width, is_log=key in _BY_FACTORS) for width in widths
+            ],
         }
         for key in varied
     ]
@@ -427,13 +430,24 @@ def _points(outcome: "Outcome", key: str) -> list[tuple[float, float, Trial]]:
 
 
 def _scatter(
-    outcome: "Outcome", points: Sequence[tuple[float, float, Trial]], width: int
+    outcome: "Outcome",
+    points: Sequence[tuple[float, float, Trial]],
+    width: int,
+    *,
+    is_log: bool,
 ) -> dict[str, Any]:
     """The places of trials in a chart, away from its edges."""
     xs = [x for x, _, _ in points]
-    room = 0.05 * (max(xs) - min(xs))
-    low, high = min(xs) - room, max(xs) + room
-    x = Axis(low, high, LEFT, width - (WIDTH - RIGHT), ticks_between(low, high))
+    low, high = min(xs), max(xs)
+    right = width - (WIDTH - RIGHT)
+    if is_log:
+        room = (high / low) ** 0.05
+        low, high = low / room, high * room
+        x = Axis(low, high, LEFT, right, log_ticks(low, high), scale=math.log)
+    else:
+        room = 0.05 * (high - low)
+        low, high = low - room, high + room
+        x = Axis(low, high, LEFT, right, ticks_between(low, high))
     y = round_axis([height for _, height, _ in points], (0, 100))
     return {
         "width": width,
