@@ -2,13 +2,15 @@
 
     python benchmarks/data.py --photos FOLDER
 
-Three tables in one run: preparing a batch of CIFAR-sized images beside a training step of
+Four tables in one run: preparing a batch of CIFAR-sized images beside a training step of
 ResNet-20; peak memory with arrays of CIFAR-10's size; decoding photos beside plain Pillow doing
 the same work. imae computes only the crop, and decodes a JPEG of 1024 pixels or more at a
-fraction of its size; plain Pillow does neither. Without ``--photos`` the photos are random.
+fraction of its size; plain Pillow does neither. Without ``--photos`` the photos are random. Last,
+reading a data frame of numbers beside the same array.
 """
 
 import argparse
+import importlib
 import os
 import platform
 import resource
@@ -26,12 +28,13 @@ from machine import command_line
 from PIL import Image
 
 from imae._draws import numpy_generator, torch_generator
-from imae.data import ArrayImages, Batches, ImageFiles, Split
+from imae.data import ArrayImages, Batches, ImageFiles, Split, from_arrays
 from imae.data.image_files import SUFFIXES
 
 NUM_ROWS = 60_000  # CIFAR-10's training and test images together
 BATCH_SIZE = 128
 NUM_PHOTOS = 200
+FRAME_ROWS = 200_000
 
 
 def main() -> None:
@@ -50,6 +53,7 @@ def main() -> None:
     )
     compare_memory()  # first: on Linux a child's peak is at least its parent's size
     compare_with_step(arguments.steps)
+    compare_frames()
     if arguments.photos is None:
         with tempfile.TemporaryDirectory() as folder:
             compare_decoding(*made_photos(Path(folder)))
@@ -118,6 +122,27 @@ BARE_IMPORT = (
     "unit = 1 if sys.platform == 'darwin' else 1024;"
     "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6)"
 )
+
+
+def compare_frames() -> None:
+    """Best of three rounds taken in turns; embeddings, and the same with an empty cell."""
+    pandas = importlib.import_module("pandas")
+
+    draws = numpy_generator(0, "frames")
+    values = draws.normal(size=(FRAME_ROWS, 256)).astype(np.float32)
+    labels = draws.integers(0, 10, FRAME_ROWS)
+    frame = pandas.DataFrame(values, columns=[f"f{index}" for index in range(256)])
+    empty = frame.copy()
+    empty.iloc[5, 5] = None
+    seconds: dict[str, list[float]] = {}
+    for _ in range(3):
+        for name, rows in (("array", values), ("frame", frame), ("one empty cell", empty)):
+            start = time.perf_counter()
+            from_arrays(rows, labels)
+            seconds.setdefault(name, []).append(time.perf_counter() - start)
+    print(f"\n{FRAME_ROWS} x 256 numbers read, with labels")
+    for name, times in seconds.items():
+        print(f"  {name:28}  {min(times):9.2f} s")
 
 
 def found_photos(folder: Path) -> tuple[Path, list[str]]:

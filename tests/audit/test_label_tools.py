@@ -123,6 +123,7 @@ def test_labels_in_parquet_and_rows_that_were_removed(make_audit, tmp_path):
         ("a.json", "[" * 100_000, "is not JSON"),
         ("a.json", "3", "neither an export of Label Studio nor of FiftyOne"),
         ("a.json", '[{"annotations": [{}], "data": {}}]', "neither an export"),
+        ("a.json", '[{"data": {"item": "photo/1"}}]', "tasks have no annotations: label them"),
         ("a.json", '{"samples": [{"filepath": "photo/1.jpg"}]}', "called ground_truth"),
         ("a.json", '{"labels": {"photo/1": 7}, "classes": ["cat"]}', "7 is not the number"),
         ("a.json", '{"labels": {"photo/1": "cow"}}', "'cow' is none of the classes"),

@@ -247,12 +247,44 @@ def test_the_metric_of_lightgbm_sees_probabilities(number, noisy):
     rows, given, _ = noisy
     rows, given = rows[given < number], given[given < number]
     objective, seen = Objective("imae"), {}
-    model = lightgbm.LGBMClassifier(objective=objective, n_estimators=20, n_jobs=1, verbose=-1)
-    options = {"eval_metric": objective.metric, "callbacks": [lightgbm.record_evaluation(seen)]}
-    model.fit(rows[::2], given[::2], eval_set=[(rows[1::2], given[1::2])], **options)
+    options = {"n_estimators": 60, "n_jobs": 1, "verbose": -1, "metric": "None"}
+    model = lightgbm.LGBMClassifier(objective=objective, **options)
+    stop = lightgbm.early_stopping(5, verbose=False)
+    watch = {"eval_metric": objective.metric, "callbacks": [lightgbm.record_evaluation(seen), stop]}
+    model.fit(rows[::2], given[::2], eval_set=[(rows[1::2], given[1::2])], **watch)
+    (measured,) = seen.values()
+    assert list(measured) == ["log_loss"], "LightGBM stops by any metric, and its own are wrong"
+    best = model.best_iteration_
+    assert best == 1 + int(np.argmin(measured["log_loss"]))
+    p = objective.predict_proba(model, rows[1::2])  # of the best iteration
+    expected = -np.log(p[np.arange(len(p)), given[1::2]]).mean()
+    assert measured["log_loss"][best - 1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_metrics_of_xgboost_see_probabilities(noisy):
+    rows, given, _ = noisy
+    rows, given = rows[given < 2], given[given < 2]
+    objective = Objective("imae")
+    model = xgboost.XGBClassifier(objective=objective, n_estimators=20, n_jobs=1)
+    model.fit(rows[::2], given[::2], eval_set=[(rows[1::2], given[1::2])], verbose=False)
     p = objective.predict_proba(model, rows[1::2])
     expected = -np.log(p[np.arange(len(p)), given[1::2]]).mean()
-    assert next(iter(seen.values()))["log_loss"][-1] == pytest.approx(expected, rel=1e-6)
+    own = model.evals_result()["validation_0"]["logloss"][-1]
+    assert own == pytest.approx(expected, rel=1e-5)
+    data = [xgboost.DMatrix(rows[i::2], given[i::2]) for i in (0, 1)]
+    options, seen = {"nthread": 1, "objective": "binary:logistic", "eval_metric": "logloss"}, {}
+    watch = {"evals": [(data[1], "held")], "evals_result": seen, "verbose_eval": False}
+    native = xgboost.train(options, data[0], 20, obj=objective, **watch)
+    assert seen["held"]["logloss"][-1] == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(native.predict(data[1]), p[:, 1], rtol=1e-5)
+    np.testing.assert_allclose(objective.predict_proba(native, data[1]), p, rtol=1e-5)
+    options = {"nthread": 1, "disable_default_eval_metric": 1}
+    native = xgboost.train(
+        options, data[0], 20, obj=objective, custom_metric=objective.metric, **watch
+    )
+    p = objective.predict_proba(native, data[1])
+    expected = -np.log(p[np.arange(len(p)), given[1::2]]).mean()
+    assert seen["held"]["log_loss"][-1] == pytest.approx(expected, rel=1e-5)
 
 
 def test_wrong_options_are_refused():

@@ -88,6 +88,40 @@ def test_it_trains_under_jit_with_optax():
     assert bool(((rows @ weights).argmax(1) == labels).all())
 
 
+@pytest.mark.parametrize("curve", CURVES, ids=repr)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_computed_in_float32(curve, dtype):
+    import jax
+    import jax.numpy as jnp
+
+    from imae.integrations.jax import curve_loss
+
+    generator = np.random.Generator(np.random.PCG64(1))
+    logits = jnp.asarray(5 * generator.normal(size=(50, 5)), dtype)
+    labels = jnp.arange(50) % 5
+    loss, wide = curve_loss(logits, labels, curve), logits.astype(jnp.float32)
+    assert loss.dtype == logits.dtype
+    np.testing.assert_array_equal(loss, curve_loss(wide, labels, curve).astype(dtype))
+
+    def total(z):
+        return curve_loss(z, labels, curve).sum().astype(jnp.float32)
+
+    gradient = jax.jit(jax.grad(total))(logits)
+    assert gradient.dtype == logits.dtype
+    np.testing.assert_array_equal(gradient, jax.grad(total)(wide).astype(dtype))
+
+
+def test_a_label_that_is_no_class_has_no_loss():
+    import jax
+    import jax.numpy as jnp
+
+    from imae.integrations.jax import curve_loss
+
+    labels = jnp.array([2, -1, 3, -100])
+    loss = jax.jit(lambda z: curve_loss(z, labels, "imae"))(jnp.zeros((4, 3)))
+    assert np.isnan(loss).tolist() == [False, True, True, True]
+
+
 def test_a_curve_without_a_form_is_refused():
     from imae.integrations.jax import value
 

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pandas
+import polars
 import pytest
 import scipy.sparse
 import sklearn
@@ -373,6 +374,9 @@ def test_masked_and_missing_values_are_one_line(make):
             "y: 1 labels are missing, the",
         ),
         (rows, pandas.Series([1, 0, 1, None], dtype="Int64"), "y: 1 labels are missing, the first"),
+        (rows, ["a", None, "b", None], r"y: 2 labels are missing, the first in row 1 \("),
+        (rows, np.array(["a", None, "b", "b"], object), "y: 1 labels are missing, the first in r"),
+        (rows, polars.Series(["a", "b", None, "b"]), "y: 1 labels are missing, the first in row 2"),
     ):
         with pytest.raises(DataError, match=message):
             estimator.fit(x, y)
@@ -436,6 +440,11 @@ def test_the_auditor_passes_weights_to_the_estimator():
     auditor = LabelAuditor(LogisticRegression(), auditor=FAST)
     auditor.fit(rows, labels, sample_weight=(labels != 2) + 1e-9)
     assert 2 not in auditor.predict(rows)
+    right = auditor.predict(rows) == labels
+    weight = np.arange(150.0)
+    expected = (right * weight).sum() / weight.sum()
+    assert auditor.score(rows, labels, sample_weight=weight) == pytest.approx(expected)
+    assert auditor.score(rows, labels) == pytest.approx(right.mean())
 
 
 def test_no_class_loses_its_last_row():

@@ -101,6 +101,21 @@ def test_the_loss_is_a_sum_divided_by_the_items():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_losses_of_half_precision_are_added_in_float32(dtype):
+    from imae.integrations.transformers import loss_function
+
+    generator = torch.Generator().manual_seed(1)
+    logits = (8 * torch.randn(8, 2000, 5, generator=generator)).to(dtype).requires_grad_()
+    labels = torch.randint(5, (8, 2000), generator=generator)
+    loss = loss_function("cce")({"logits": logits}, labels, 16_000)
+    exact = cross_entropy(logits.detach().double().flatten(0, 1), labels.flatten())
+    assert 16_000 * float(exact) > torch.finfo(torch.float16).max
+    assert float(loss) == pytest.approx(float(exact), rel=5e-4)
+    loss.backward()
+    assert logits.grad.isfinite().all()
+
+
 def test_wrong_curves_are_refused():
     from imae.integrations.transformers import loss_function
 

@@ -1,3 +1,4 @@
+import ast
 import itertools
 import json
 import os
@@ -13,9 +14,10 @@ import pytest
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.records.files import hold
-from imae.train import Stopped
+from imae.train import Stopped, train
 from imae.train.processes import fresh_process, start
 from imae.tune import search as search_module
+from imae.tune import tune
 from imae.tune.outcome import write_page
 
 
@@ -202,6 +204,92 @@ def test_clean_rows_that_are_trained_on_are_said(search, rows, tmp_path):
     assert "5 of 35 rows" in said[0]
     search(out="other", trials=1, clean_validation=rows.with_name("clean.npz"), say=said.append)
     assert sum("trained on" in line for line in said) == 1
+
+
+@pytest.fixture
+def from_python(config, tmp_path):
+    """A small search on rows of this program: from_python(rows, trials=3)."""
+
+    def run(data, settings=None, out="search", **options):
+        data_settings = {"hold_out": 0.3, **(settings or {}).pop("data", {})}
+        asked = {**config, **(settings or {}), "data": data_settings}
+        return tune(asked, data, out=tmp_path / out, **options)
+
+    return run
+
+
+def test_arrays_are_searched_as_the_file_that_holds_them(from_python, search, whole, rows):
+    with np.load(rows) as arrays:
+        x, y = arrays["x"], arrays["y"]
+    outcome = from_python((x, y), trials=3)
+    assert found(outcome) == found(whole)[:3]
+    call = outcome.command
+    assert call.startswith("imae.train.train({'data': {'hold_out': 0.3}, 'seed': 5, 'model': {")
+    assert call.endswith("}, data=...)")
+    run = train({**ast.literal_eval(call[17:-11]), "out": str(rows.with_name("run"))}, data=(x, y))
+    again = run.result["best"]["validation_accuracy"]
+    assert again == outcome.chosen.accuracy
+    assert found(search(trials=4)) == found(whole)[:4], "the same rows, so the same search"
+    with pytest.raises(ArgumentError, match="holds a search with other data"):
+        from_python((x + 1, y), trials=4)
+    with pytest.raises(ArgumentError, match="holds a search with other data"):
+        from_python((x, (y + 1) % 3), trials=4)
+    url = f"sqlite:///{rows.with_name('search') / 'search.db'}"
+    with pytest.raises(ArgumentError, match="holds a search with other data"):
+        from_python((x + 1, y), trials=4, out="moved", storage=url)
+
+
+def test_a_stopped_search_on_rows_from_python_continues(from_python, whole, rows, monkeypatch):
+    with np.load(rows) as arrays:
+        data = arrays["x"], arrays["y"]
+    report, calls = search_module._Watch.measured, []
+
+    def interrupt(self, row):
+        report(self, row)
+        calls.append(row)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_module._Watch, "measured", interrupt)
+    with pytest.raises(Stopped):
+        from_python(data, trials=3)
+    monkeypatch.undo()
+    assert found(from_python(data, trials=3)) == found(whole)[:3]
+
+
+def test_a_frame_is_searched_with_the_options_of_a_file(from_python, rows):
+    polars = pytest.importorskip("polars")
+    with np.load(rows) as arrays:
+        frame = polars.DataFrame(arrays["x"]).with_columns(
+            kind=np.array(["a", "b", "c"])[arrays["y"]], word=np.array(["x", "y"] * 45)
+        )
+    options = {"options": {"label_column": "kind"}}
+    said = []
+    clean = frame.drop("kind"), frame["kind"]
+    outcome = from_python(
+        frame, {"data": options}, trials=2, clean_validation=clean, say=said.append
+    )
+    assert outcome.is_clean
+    assert outcome.best.num_rows == 90
+    assert "'label_column': 'kind'" in outcome.command
+    assert "90 of 90 rows of clean_validation are in frame too" in said[0]
+    with pytest.raises(ArgumentError, match="holds a search with other clean labels"):
+        from_python(
+            frame, {"data": options}, trials=2, clean_validation=(clean[0], ["a", "b"] * 45)
+        )
+    with pytest.raises(DataError, match="has no column label"):
+        from_python(frame, trials=1, out="other")
+    with pytest.raises(ArgumentError, match="rows and their labels"):
+        from_python(frame, {"data": options}, trials=1, clean_validation=frame)
+
+
+@pytest.mark.parametrize("data", [None, 5, np.zeros((3, 2))], ids=["nothing", "5", "no labels"])
+def test_rows_that_cannot_be_trained_on_are_refused_as_by_train(from_python, data):
+    with pytest.raises(ArgumentError) as error:
+        from_python(data, trials=1)
+    with pytest.raises(ArgumentError) as expected:
+        train({"data": {"hold_out": 0.3}}, data=data)
+    assert str(error.value) == str(expected.value)
 
 
 def test_the_loss_and_the_learning_rate_are_searched_if_asked(search):

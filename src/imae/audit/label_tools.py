@@ -187,6 +187,8 @@ def read_opinions(path: Path) -> list[Opinion]:
 
 def _of_task(task: dict[str, Any]) -> Iterator[Opinion]:
     """The annotations of a task of Label Studio; a task without any says nothing."""
+    if "annotations" not in task and "data" in task:
+        raise ValueError("its tasks have no annotations: label them and export them as JSON")
     if "annotations" not in task:  # JSON-MIN: one object for each annotation
         choice = task["label"]
         names = choice["choices"] if isinstance(choice, dict) else [choice]

@@ -72,9 +72,18 @@ class ColumnFile(ABC):
             DataError: If the file is damaged.
         """
 
-    def is_boolean(self, name: str) -> bool:  # noqa: ARG002 - of frames only
+    def is_boolean(self, name: str) -> bool:  # noqa: ARG002 - not of a CSV file
         """Whether a column holds true and false as such, which a CSV file holds as words."""
         return False
+
+    def typed_numbers(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002
+        """Those of the columns that are stored as numbers, not as cells that may be anything.
+
+        Returns:
+            The numbers by column, shape (N,), NaN where a cell is empty; they may be infinite. No
+            column of a CSV file, whose cells are text.
+        """
+        return {}
 
     @property
     def header(self) -> str:

@@ -18,6 +18,7 @@ from imae.data.columns import (
     NUMBER_FORMATS,
     CellError,
     as_number,
+    first_invalid,
     listing,
     number_format,
     written_date,
@@ -348,20 +349,14 @@ def as_column(
     if written is not None:
         numbers, strange = written.values, []
     if len(strange) < present / 2:
-        with np.errstate(over="ignore"):
-            infinite = np.flatnonzero(np.isinf(numbers.astype(np.float32)))
         if strange:
             raise CellError(
                 f"{place(strange[0])}, column {name!r}: {str(cells[strange[0]])[:80]!r} is not a "
                 "number, as most others are",
                 "correct it, empty it or drop the column (--drop)",
             )
-        if len(infinite):
-            raise CellError(
-                f"{place(infinite[0])}, column {name!r} is {numbers[infinite[0]]}",
-                "numbers must be finite and fit float32",
-            )
-        return written or RawColumn(name, "number", numbers)
+        column = typed_column(name, numbers, place)
+        return written or column
     dates = as_dates(name, cells)
     if dates is not None:
         return dates
@@ -371,6 +366,29 @@ def as_column(
         or _note_units(name, cells)
     )
     return as_category(name, cells, note)
+
+
+def typed_column(name: str, numbers: NDArray[np.float64], place: Callable[[int], str]) -> RawColumn:
+    """A column of numbers, as ``as_column`` gives it for their cells.
+
+    Args:
+        name: Name of the column.
+        numbers: Shape (N,), NaN where a cell is empty.
+        place: Describes where a row is, by its number, for messages.
+
+    Raises:
+        CellError: If a number is infinite, or too large for float32.
+    """
+    is_empty = np.isnan(numbers)
+    if is_empty.all():
+        return as_category(name, [None] * len(numbers))
+    wrong = first_invalid(np.where(is_empty, 0.0, numbers))
+    if wrong is not None:
+        raise CellError(
+            f"{place(wrong)}, column {name!r} is {numbers[wrong]}",
+            "numbers must be finite and fit float32",
+        )
+    return RawColumn(name, "number", numbers)
 
 
 def as_written_numbers(

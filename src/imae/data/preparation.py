@@ -28,6 +28,7 @@ from imae.data.torch_dataset import DatasetInputs
 from imae.errors import DataError
 
 _WIDEST = 20.0  # range of a standardised column
+_BLOCK = 4096  # rows that are standardised at the same time
 # Differences below this share of the largest value are rounding errors. Times in seconds since 1970
 # need nine digits, which float64 has.
 _ROUNDING = {"float32": 1e-6, "float64": 1e-10}
@@ -146,8 +147,11 @@ def standardise(
         array([[2.]], dtype=float32)
     """
     centre, scale = np.asarray(mean, np.float64), np.asarray(std, np.float64)
+    values = np.empty(table.values.shape, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        values = ((table.values - centre) / scale).astype(np.float32)
+        for start in range(0, len(values), _BLOCK):  # in float64: not for all rows at once
+            block = slice(start, start + _BLOCK)
+            values[block] = (table.values[block] - centre) / scale
         # A sum is finite only if all of it is: no mask of the table's size.
         is_finite = np.isfinite(values.sum(axis=1, dtype=np.float64))
     if not is_finite.all():

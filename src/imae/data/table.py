@@ -1,6 +1,6 @@
 """A CSV or Parquet file as data: image paths, texts or features, with a label for every row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from imae.data.encoding import (
     as_column,
     fit_encoding,
     read_as,
+    typed_column,
 )
 from imae.data.features import Table, hash_text
 from imae.data.image_files import SUFFIXES, ImageFiles, confined_names
@@ -26,7 +27,8 @@ from imae.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 _ROWS_OF_A_LABEL = 10  # from this number on, one value for each label is no coincidence
-_FIRST_LOOK = 1000  # rows, which show for most columns that they are no copy of the label
+_FIRST_LOOK = 1000  # rows, which show for most columns what all rows would
+_COPIED_COLUMNS = 16
 _FEWEST_ROWS = 20  # below this all values may be different by chance
 _MOST_DIFFERENT = 0.95  # part of the rows; above it, words are ids or free text
 _AS_IDS = "if it names the rows, give it with id_column (--id-column)"
@@ -86,6 +88,8 @@ def load_manifest(
         drop=drop,
     )
     numbers = [] if roles.weight is None else [roles.weight]
+    if roles.weight is not None and file.is_boolean(roles.weight):
+        raise DataError(f"{path}: column {roles.weight!r} holds booleans; weights are numbers")
     values, matrix, features = _read_to_train(file, roles.values(), numbers, roles.features)
     if len(values[roles.label]) == 0:
         raise DataError(f"{path}: has a header and no rows")
@@ -192,10 +196,9 @@ def _label_copy_notes(train: Split) -> list[str]:
 
 
 def _is_copy(values: NDArray[np.floating], labels: NDArray[np.int64], number: int) -> bool:
-    known = ~np.isnan(values)
-    values, labels = values[known], labels[known]
     for rows in (slice(_FIRST_LOOK), slice(None)):
-        pairs = np.unique(np.stack([values[rows], labels[rows]]), axis=1)
+        known = ~np.isnan(values[rows])
+        pairs = np.unique(np.stack([values[rows][known], labels[rows][known]]), axis=1)
         if len(np.unique(pairs[0])) < pairs.shape[1] or len(np.unique(pairs[1])) < pairs.shape[1]:
             return False
     return bool(pairs.shape[1] == number)
@@ -228,8 +231,8 @@ def read_features(
     """
     try:
         found, matrix = file.read(values, [*features, *numbers])
-        table = np.ascontiguousarray(matrix[:, : len(features)])
-        return found, matrix[:, len(features) :], Table(table, columns=tuple(features))
+        table = Table(matrix[:, : len(features)], columns=tuple(features))
+        return found, matrix[:, len(features) :], table
     except CellError:
         if not features:
             raise
@@ -239,9 +242,14 @@ def read_features(
 def _read_cells(
     file: ColumnFile, values: Sequence[str], numbers: Sequence[str], features: Sequence[str]
 ) -> tuple[dict[str, list[object]], NDArray[np.float64], RawTable]:
-    found, matrix = file.read([*values, *features], numbers)
+    typed = file.typed_numbers(features)  # to look at each of their cells takes long
+    others = [name for name in features if name not in typed]
+    found, matrix = file.read([*values, *others], numbers)
     raw = tuple(
-        as_column(name, found.pop(name), file.place, decimal=file.decimal) for name in features
+        typed_column(name, typed[name], file.place)
+        if name in typed
+        else as_column(name, found.pop(name), file.place, decimal=file.decimal)
+        for name in features
     )
     return found, matrix, RawTable(raw)
 
@@ -289,7 +297,7 @@ def read_encoded(
 def _read_to_train(
     file: ColumnFile, values: Sequence[str], numbers: Sequence[str], features: Sequence[str]
 ) -> tuple[dict[str, list[object]], NDArray[np.float64], Table | RawTable]:
-    """The same for rows to train on, where true and false are words in any kind of table."""
+    """The same for rows to train on, where true and false are words, as in a CSV file."""
     if any(map(file.is_boolean, features)):
         return _read_cells(file, values, numbers, features)
     return read_features(file, values, numbers, features)
@@ -313,18 +321,17 @@ def _feature_inputs(
     if isinstance(features, Table):
         assert features.columns is not None
         kept = []
-        for index, name in enumerate(features.columns):
-            problem = None if keep_all else _count_problem(features.values[:, index])
+        for index, (name, cells) in enumerate(_columns(features)):
+            problem = None if keep_all else _count_problem(cells)
             _note_use(name, "number", problem, notes, uses)
             if problem is None:
                 kept.append(index)
-                notes += _far_cells(name, features.values[:, index])
-        if len(kept) == len(features.columns):
-            return features
+                notes += _far_cells(name, cells)
         if not kept:
             raise _nothing_left(path, notes)
-        values = features.values[:, kept].astype(np.float64)
-        return Table(values, columns=tuple(features.columns[index] for index in kept))
+        values = features.values if len(kept) == len(features.columns) else features.values[:, kept]
+        names = tuple(features.columns[index] for index in kept)
+        return Table(np.ascontiguousarray(values, np.float64), columns=names)
     columns = features.columns
     if not keep_all:
         texts = [column for column in columns if _is_free_text(column)]
@@ -356,6 +363,16 @@ def _feature_inputs(
     return RawTable(tuple(useful))
 
 
+def _columns(table: Table) -> Iterator[tuple[str, NDArray[np.floating]]]:
+    """Names and values of the columns; a few at a time are copied, to be read at full speed."""
+    assert table.columns is not None
+    for start in range(0, len(table.columns), _COPIED_COLUMNS):
+        some = slice(start, start + _COPIED_COLUMNS)
+        yield from zip(
+            table.columns[some], np.array(table.values[:, some].T, order="C"), strict=True
+        )
+
+
 def _nothing_left(path: Path, notes: Sequence[str]) -> DataError:
     return DataError(f"{path}: no column is left to learn from; {'; '.join(notes)}")
 
@@ -375,8 +392,10 @@ def _note_use(
 def _far_cells(name: str, values: NDArray[np.floating]) -> list[str]:
     """A note if a few cells, such as 999999 for a missing value, decide the scale of all others."""
     values = values.astype(np.float64)
-    low, middle, high = np.percentile(values, (25, 50, 75)) if len(values) else (0.0, 0.0, 0.0)
-    if low == high or values.std() <= _FAR * (high - low):
+    if not len(values) or (deviation := values.std()) <= _FAR * _least_width(values):
+        return []
+    low, middle, high = np.percentile(values, (25, 50, 75))
+    if low == high or deviation <= _FAR * (high - low):
         return []
     distance = np.abs(values - middle)
     return [
@@ -386,6 +405,13 @@ def _far_cells(name: str, values: NDArray[np.floating]) -> list[str]:
     ]
 
 
+def _least_width(values: NDArray[np.floating]) -> float:
+    """A width that the middle half of the cells has at least, found without sorting all of them."""
+    low, high = np.percentile(values[:: len(values) // _FIRST_LOOK + 1], (35, 65))
+    outer = min(np.count_nonzero(values <= low), np.count_nonzero(values >= high))
+    return float(high - low) if outer > len(values) / 4 + 1 else 0.0
+
+
 def _kind(column: RawColumn) -> str:
     words = f" of {len(column.words)} words" if column.kind == "category" else ""
     empty = f", {column.num_missing} cells empty" if column.num_missing else ""
@@ -393,7 +419,8 @@ def _kind(column: RawColumn) -> str:
 
 
 def _count_problem(values: NDArray[np.floating]) -> tuple[str, str] | None:
-    is_count = len(values) >= _FEWEST_ROWS and bool((np.diff(values) == 1).all())
+    parts = (values[:_FEWEST_ROWS], values)  # most columns are told by the first
+    is_count = len(values) >= _FEWEST_ROWS and all((np.diff(part) == 1).all() for part in parts)
     return ("counts the rows", _AS_IDS) if is_count else None
 
 

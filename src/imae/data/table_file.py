@@ -17,6 +17,7 @@ from imae.errors import DataError, import_extra
 
 _LONGEST_LINE = 10_000_000  # a file without line breaks must not fill the memory
 _BLOCK = 8192  # rows whose cells are held as text at the same time
+_CACHED_ROWS = 512  # of a few hundred columns, which a processor's cache holds
 
 
 @final
@@ -200,23 +201,46 @@ class ParquetFile(ColumnFile):
         for name in wanted:
             self._check_flat(name)
         texts = [name for name in wanted if _is_text(self._types[name])]
-        library = import_extra("pyarrow.parquet", extra="data")
+        table = self._table(wanted, texts)
         try:
-            # A repeated text is stored once in the file, and must be stored once in memory.
-            table = library.read_table(
-                self.path, columns=wanted, partitioning=None, read_dictionary=texts
-            )
-            table.validate(full=True)  # else a damaged file may point outside its dictionary
             columns = {name: _unpacked(table.column(name)) for name in {*values, *texts}}
-        except (self._arrow.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
+        except (self._arrow.ArrowException, UnicodeDecodeError) as error:
             raise self._damaged(self.path, error) from error
         for name in texts:
             length = sum(len(text) for text in columns[name] if isinstance(text, str | bytes))
             check_unpacked(packed, length, where=str(self.path))
-        matrix = np.empty((len(table), len(numbers)))
-        for index, name in enumerate(numbers):
-            matrix[:, index] = self._parse(name, table.column(name))
-        return {name: columns[name] for name in values}, matrix
+        parsed = [self._parse(name, table.column(name)) for name in numbers]
+        return {name: columns[name] for name in values}, _side_by_side(parsed, len(table))
+
+    def is_boolean(self, name: str) -> bool:
+        """Whether a column is of the type boolean."""
+        return bool(self._arrow.types.is_boolean(self._types[name]))
+
+    def typed_numbers(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+        """The columns of integers and floating-point numbers."""
+        types = self._arrow.types
+        are_numbers = (types.is_integer, types.is_float32, types.is_float64)
+        typed = [name for name in names if any(each(self._types[name]) for each in are_numbers)]
+        unpacked = self._rows * 8 * len(typed)
+        check_unpacked(self.path.stat().st_size, unpacked, where=str(self.path))
+        table = self._table(typed)
+        return {name: self._cast(table.column(name)) for name in typed}
+
+    def _table(self, names: Sequence[str], texts: Sequence[str] = ()) -> Any:
+        """These columns; a repeated text is stored once in the file, and so in memory."""
+        library = import_extra("pyarrow.parquet", extra="data")
+        try:
+            table = library.read_table(
+                self.path, columns=list(names), partitioning=None, read_dictionary=list(texts)
+            )
+            table.validate(full=True)  # else a damaged file may point outside its dictionary
+        except (self._arrow.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
+            raise self._damaged(self.path, error) from error
+        return table
+
+    def _cast(self, column: Any) -> NDArray[np.float64]:
+        numbers: NDArray[np.float64] = column.cast(self._arrow.float64(), safe=False).to_numpy()
+        return numbers
 
     def _check_flat(self, name: str) -> None:
         """Raises if a cell of the column may hold several values or bytes."""
@@ -230,7 +254,7 @@ class ParquetFile(ColumnFile):
 
     def _parse(self, name: str, column: Any) -> NDArray[np.float64]:
         try:
-            numbers: NDArray[np.float64] = column.cast(self._arrow.float64(), safe=False).to_numpy()
+            numbers = self._cast(column)
         except self._arrow.ArrowException as error:
             raise CellError(
                 f"{self.path}: column {name!r} holds {self._types[name]}, not numbers, from row 0 "
@@ -273,19 +297,36 @@ class FrameColumns(ColumnFile):
 
     def is_boolean(self, name: str) -> bool:
         """Whether a column holds ``True`` or ``False``."""
+        if self._typed(name) is not None:
+            return False
         values = np.asarray(self._frame[self._keys[name]])
         if values.dtype.kind != "O":
             return values.dtype.kind == "b"
         return any(isinstance(cell, bool | np.bool_) for cell in self._cells(name))
 
+    def typed_numbers(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+        """The columns whose type is a number, of numpy, pandas, polars or Arrow."""
+        typed = {name: self._typed(name) for name in names}
+        return {
+            name: values.astype(np.float64) for name, values in typed.items() if values is not None
+        }
+
     def read(
         self, values: Sequence[str], numbers: Sequence[str]
     ) -> tuple[dict[str, list[object]], NDArray[np.float64]]:
         """The columns asked for; a value that is not there is None."""
-        matrix = np.empty((len(self), len(numbers)))
-        for index, name in enumerate(numbers):
-            matrix[:, index] = self._parse(name)
+        matrix = _side_by_side([self._parse(name) for name in numbers], len(self))
         return {name: self._cells(name) for name in values}, matrix
+
+    def _typed(self, name: str) -> NDArray[Any] | None:
+        """The column as numbers, NaN where there is none, if its type is a number."""
+        column = self._frame[self._keys[name]]
+        kind = getattr(column.dtype, "kind", None)  # polars' types have none
+        if kind in ("i", "u", "f") and getattr(column.dtype, "na_value", None) is not None:
+            values = column.to_numpy(np.float64, na_value=np.nan)  # else an array of objects
+        else:
+            values = np.asarray(column)
+        return values if values.dtype.kind in "iuf" and values.ndim == 1 else None
 
     def _cells(self, name: str) -> list[object]:
         column = self._frame[self._keys[name]]
@@ -300,14 +341,15 @@ class FrameColumns(ColumnFile):
             )
         return cells
 
-    def _parse(self, name: str) -> NDArray[np.float64]:
-        values = np.asarray(self._frame[self._keys[name]])
+    def _parse(self, name: str) -> NDArray[Any]:
+        typed = self._typed(name)
+        values = np.asarray(self._frame[self._keys[name]]) if typed is None else typed
         try:
             if values.dtype.kind not in "iufb" or values.ndim > 1:
                 values = np.array([np.nan if cell is None else cell for cell in self._cells(name)])
             if values.dtype.kind == "c":
                 raise TypeError("complex")  # numpy would leave a part out
-            numbers = values.astype(np.float64)
+            numbers = values if values.dtype.kind in "iufb" else values.astype(np.float64)
         except (TypeError, ValueError):
             raise CellError(
                 f"{self.path}: column {name!r} does not hold numbers only", "convert it"
@@ -315,10 +357,20 @@ class FrameColumns(ColumnFile):
         wrong = first_invalid(numbers)
         if wrong is not None:
             raise CellError(
-                f"{self.place(wrong)}, column {name!r} is {numbers[wrong]}",
+                f"{self.place(wrong)}, column {name!r} is {float(numbers[wrong])}",
                 "numbers must be finite and fit float32",
             )
         return numbers
+
+
+def _side_by_side(columns: Sequence[NDArray[Any]], rows: int) -> NDArray[np.float64]:
+    """The columns as a matrix, a few rows at a time."""
+    matrix = np.empty((rows, len(columns)))
+    for start in range(0, rows, _CACHED_ROWS):
+        block = slice(start, start + _CACHED_ROWS)
+        for index, column in enumerate(columns):
+            matrix[block, index] = column[block]
+    return matrix
 
 
 def _is_text(kind: Any) -> bool:

@@ -41,7 +41,7 @@ class Objective:
     ``lightgbm.train``, or as ``objective`` of ``XGBClassifier`` and ``LGBMClassifier``; it takes
     the arguments of each. For several classes the native calls need ``num_class`` too. Models with
     a custom objective return raw scores: ``predict_proba`` turns them into probabilities. Metrics
-    of LightGBM see raw scores too: pass ``metric`` instead.
+    of LightGBM see raw scores too: pass ``metric`` and turn its own off by ``metric="None"``.
 
     Args:
         curve: A curve by its name, such as ``"imae"`` or ``"gce:q=0.5"``, or from ``imae.curves``.
@@ -220,5 +220,6 @@ def _checked(labels: Any, raw: Tensor) -> Tensor:
         raise DataError(f"labels must be class numbers in [0, {num_classes}), got {given.dtype}")
     target = given.astype(np.int64)
     if (target != given).any() or target.min() < 0 or target.max() >= num_classes:
-        raise DataError(f"labels must be class numbers in [0, {num_classes})")
+        hint = "; of more than two classes set num_class" if raw.dim() == 1 else ""
+        raise DataError(f"labels must be class numbers in [0, {num_classes}){hint}")
     return torch.from_numpy(target)

@@ -62,8 +62,9 @@ def slope(curve: str | Curve, m: Array) -> Array:
 
 def margin(logits: Array, labels: Array) -> Array:
     """Log-odds of the labels, shape of ``labels``; ``imae.margin`` in JAX, classes last."""
+    labels = jnp.where(labels < 0, logits.shape[-1], labels)  # -1 would be the last class
     is_label = jnp.arange(logits.shape[-1]) == labels[..., None]
-    own = jnp.take_along_axis(logits, labels[..., None], axis=-1)
+    own = jnp.take_along_axis(logits, labels[..., None], axis=-1, mode="fill")
     others = jnp.where(is_label, -jnp.inf, logits)
     # From differences, so that a constant added to all logits changes nothing; an infinite one
     # would make them NaN.
@@ -79,11 +80,13 @@ def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Arr
 
     Args:
         logits: Unnormalised scores, shape (..., C).
-        labels: Integers in [0, C), shape (...).
+        labels: Integers in [0, C), shape (...); the loss of any other is NaN, since compiled code
+            cannot raise.
         curve: A curve by its name, or from ``imae.curves``.
 
     Returns:
-        Losses, shape of ``labels``.
+        Losses, shape of ``labels``, in the precision of the logits; half precision is computed in
+        float32.
 
     Examples:
         >>> logits = jnp.array([[60.0, 0.0, 0.0]])
@@ -101,7 +104,8 @@ def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Arr
         return at_margin(primals[0]), slope(curve, primals[0]) * tangents[0]
 
     at_margin.defjvp(tangent)
-    return at_margin(margin(logits, labels))
+    wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    return at_margin(margin(wide, labels)).astype(logits.dtype)
 
 
 def _imae_value(curve: Any, m: Array) -> Array:

@@ -397,11 +397,17 @@ def _checked_weight(sample_weight: ArrayLike | None, X: Any, **options: Any) -> 
 
 
 def _check_present(**arrays: Any) -> None:
-    """Raises if a value is masked, or a label is pandas' NA: scikit-learn sees neither."""
+    """Raises if a value is masked, or a label is missing: scikit-learn does not say which."""
     for name, values in arrays.items():
         check_not_masked(name, values)
-    find_missing = getattr(arrays.get("y"), "isna", None)
-    missing = np.flatnonzero([] if find_missing is None else find_missing())
+    labels: Any = arrays.get("y")
+    find_missing = getattr(labels, "isna", None) or getattr(labels, "is_null", None)  # of polars
+    if find_missing is None:
+        is_array = isinstance(labels, np.ndarray) and labels.dtype.kind == "O"
+        may_be_missing = is_array or isinstance(labels, list | tuple)
+        missing = np.flatnonzero([each is None for each in labels] if may_be_missing else [])
+    else:
+        missing = np.flatnonzero(find_missing())
     if len(missing):
         raise DataError(
             f"y: {len(missing)} labels are missing, the first in row {missing[0]} (counted from "
@@ -563,7 +569,8 @@ class LabelAuditor(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.estimator_.decision_function(X))
 
     @available_if(_has("score"))  # type: ignore[untyped-decorator]
-    def score(self, X: Any, y: ArrayLike) -> float:
-        """The score of the estimator."""
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The score of the estimator, in which rows count as much as their weight."""
         check_is_fitted(self)
-        return float(self.estimator_.score(X, y))
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self.estimator_.score(X, y, **weight))

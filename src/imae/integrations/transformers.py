@@ -71,15 +71,17 @@ def loss_function(
             # The last position has no next token: a label that does not count.
             labels = pad(labels, (0, 1), value=ignore_index)[..., 1:]
         target = labels.to(logits.device).flatten()
-        total = curve_loss(
+        losses = curve_loss(
             logits.flatten(0, -2),
             target,
             chosen,
             ignore_index=ignore_index,
-            reduction="sum",
+            reduction="none",
             normalize=normalize,
             cap=cap,
         )
+        # The sum over the tokens of a batch is too large for float16, and bfloat16 rounds it.
+        total = losses.sum(dtype=torch.promote_types(losses.dtype, torch.float32))
         if num_items_in_batch is None:
             number = (target != ignore_index).sum()
         else:

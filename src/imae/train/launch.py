@@ -87,7 +87,7 @@ def train(
     if loss is not None:
         config = _with_given_loss(config, loss)
     if data is not None:
-        rows, config = _given_data(config, data)
+        rows, config = given_data(config, data)
     elif not isinstance(config, Config):
         config = build_config(config)
     if model is not None:
@@ -140,7 +140,7 @@ def resume(
             longer = {**config.train.model_dump(), "epochs": epochs, "steps": steps}
             config = build_config({**config.model_dump(), "train": longer})
         if data is not None:
-            rows, config = _given_data(config, data)
+            rows, config = given_data(config, data)
         elif config.data.from_python:
             raise ArgumentError(
                 f"{run.path}: its data was given in Python; give it again: "
@@ -206,7 +206,7 @@ def train_student(
     config = run.config
     rows = None
     if data is not None:
-        rows, config = _given_data(config, data)
+        rows, config = given_data(config, data)
     elif config.data.from_python:
         raise ArgumentError(f"{run.path}: its data was given in Python; give it again: data=...")
     method = METHODS.build(config.method.name, **config.method.arguments)
@@ -273,8 +273,13 @@ def _write_labels(path: Path, lines: list[tuple[str, str, str]]) -> None:
     write_file(path, text.getvalue())
 
 
-def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:
-    """The rows that were given, if they are not on disk, and the configuration with their name."""
+def given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data | None, Config]:
+    """The rows that were given, if they are not on disk, and the configuration with their name.
+
+    Raises:
+        ArgumentError: If the rows or the settings cannot be used.
+        DataError: If the rows cannot be used.
+    """
     content = config.model_dump() if isinstance(config, Config) else config
     section = content.get("data", {}) if isinstance(content, Mapping) else None
     if not isinstance(section, Mapping) or not isinstance(section.get("options", {}), Mapping):
@@ -282,6 +287,8 @@ def _given_data(config: Config | Mapping[str, Any], data: object) -> tuple[Data 
     rows = None
     if isinstance(data, str | os.PathLike):
         name = os.fspath(data)
+    elif isinstance(data, Data) and section.get("from_python"):
+        rows, name = data, section["name"]  # read already, with the options
     else:
         rows = as_data(data, root=section.get("root"), options=section.get("options"))
         name = section.get("name") or rows.name

@@ -85,7 +85,7 @@ class Outcome:
 
     Args:
         settings: The chosen settings by dotted key, such as ``method.arguments.T``.
-        command: The command that trains with them.
+        command: The command that trains with them, or the call, if the rows are from Python.
         chosen: The trial they are from.
         best: The trial with the highest accuracy.
         standard_error: Of the best accuracy.
@@ -278,7 +278,7 @@ def _noise_rate(base: Config, best: Trial, *, is_clean: bool) -> float:
 
 
 def train_command(base: Config, settings: Mapping[str, Any]) -> str:
-    """The command that trains with these settings.
+    """The command that trains with these settings; of rows from Python, the call.
 
     Examples:
         >>> train_command(build_config({"data": {"name": "my data.csv"}, "train": {"epochs": 9}}),
@@ -287,10 +287,15 @@ def train_command(base: Config, settings: Mapping[str, Any]) -> str:
     """
     config = build_config(with_values(base.model_dump(), dict(settings)))
     default = _flat(build_config({"data": {"name": config.data.name}}).model_dump(mode="json"))
+    changed = {
+        key: value
+        for key, value in _flat(config.model_dump(mode="json")).items()
+        if value != default.get(key) and value is not None and key != "out"
+    }
+    if changed.pop("data.from_python", False):
+        return f"imae.train.train({with_values({}, changed)}, data=...)"
     words = ["imae", "train", shlex.quote(config.data.name)]
-    for key, value in _flat(config.model_dump(mode="json")).items():
-        if value == default.get(key) or value is None or key == "out":
-            continue
+    for key, value in changed.items():
         text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         if key in _OPTIONS:
             words += [_OPTIONS[key], shlex.quote(text)]

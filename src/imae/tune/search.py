@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.data import Data, ImageFiles, Split
+from imae.data import Data, ImageFiles, Split, from_arrays
 from imae.data.loading import load_unscaled
 from imae.errors import ArgumentError, DataError, ImaeError, check_integer, check_interval
 from imae.methods.catalog import METHODS
@@ -26,6 +26,7 @@ from imae.records.files import hold, whole_file
 from imae.records.measures import HELD_OUT
 from imae.train import Config, Run, Stopped, build_config, resume, train, with_values
 from imae.train.display import Display
+from imae.train.launch import given_data
 from imae.train.predict import predict
 from imae.train.rows import load_rows
 from imae.tune.outcome import Outcome, conclude, setting_words
@@ -62,13 +63,14 @@ PRUNED, OUT_OF_TIME = 0, 1  # codes of runs that the search stopped itself
 
 
 def tune(
-    config: Config | Mapping[str, Any],
+    config: Config | Mapping[str, Any] | None = None,
+    data: object = None,
     *,
     trials: int | None = None,
     minutes: float | None = None,
     losses: Sequence[str] = (),
     lr: tuple[float, float] | None = None,
-    clean_validation: str | os.PathLike[str] | None = None,
+    clean_validation: object = None,
     out: str | os.PathLike[str] = "tune",
     storage: str | None = None,
     study: str = STUDY,
@@ -86,11 +88,14 @@ def tune(
     Args:
         config: What to train, as for ``imae.train.train``; parameters that it gives are not
             searched.
+        data: The rows, in place of ``data.name``, as for ``imae.train.train``. To continue a
+            search, give the same rows.
         trials: Total number of trials, over all calls and workers [20, without minutes].
         minutes: Time of this call.
         losses: Losses to choose from; by default only that of ``config``.
         lr: Lowest and highest learning rate; by default that of ``config``.
-        clean_validation: Rows with labels that are right, in the form of the data.
+        clean_validation: Rows with labels that are right, in the form of the data: their path, or
+            arrays or texts ``(X, y)``, where X may be a frame.
         out: Folder for the runs, the result and the page.
         storage: Address of a database, such as ``postgresql://user@host/name``, that several
             workers share; by default a SQLite file in ``out``.
@@ -112,18 +117,22 @@ def tune(
         >>> len(outcome.trials), sorted(outcome.settings)[0]
         (2, 'method.arguments.T')
     """
-    base = config if isinstance(config, Config) else build_config(config)
+    given, settings = None, {} if config is None else config
+    if data is not None:
+        given, base = given_data(settings, data)
+    else:
+        base = settings if isinstance(settings, Config) else build_config(settings)
     _check_budget(base, trials, minutes)
     if storage is not None and not isinstance(storage, str):
         raise ArgumentError(f"storage must be the address of a database, got {storage!r}")
     names = (losses,) if isinstance(losses, str) else tuple(losses)
     space = Space(names or (base.method.name,), lr, dict(base.method.arguments))
     space.check()
-    rows = load_rows(_without_features(base))
+    rows = load_rows(_without_features(base), given)
     clean = None if clean_validation is None else CleanRows(clean_validation, rows.data, base)
     if clean is not None and clean.num_trained:
         say(
-            f"{clean.num_trained} of {len(clean.labels)} rows of {clean.path} are in "
+            f"{clean.num_trained} of {len(clean.labels)} rows of {clean.name} are in "
             f"{base.data.name} too, where they are trained on; remove them from it"
         )
     if base.data.hold_out == 0 and rows.data.validation is None:
@@ -160,7 +169,7 @@ def tune(
             found.enqueue_trial(space.start(base.optimizer.lr), skip_if_exists=True)
         validation = rows.data.validation if base.data.own_validation else None
         num_validation = None if validation is None else len(validation)
-        objective = Objective(base, space, folder, clean, limit, deadline, num_validation)
+        objective = Objective(base, space, folder, clean, limit, deadline, num_validation, given)
         _search(found, objective, say=say)
         return conclude(
             [each for each in distinct(found) if each.state.name != "FAIL"],
@@ -389,7 +398,7 @@ class CleanRows:
     """Rows with labels that are right; ``num_trained`` of them are in the training rows too.
 
     Args:
-        path: A file or folder in the form of the data.
+        source: A file or folder in the form of the data, or arrays or texts and their labels.
         data: The data, for its classes and rows.
         config: The settings, for the names of columns.
 
@@ -398,13 +407,21 @@ class CleanRows:
             data.
     """
 
-    def __init__(self, path: str | os.PathLike[str], data: Data, config: Config) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise ArgumentError(f"clean_validation must be a path, got {path!r}")
-        self.path = os.fspath(path)
-        if self.path == config.data.name:
-            raise ArgumentError(f"{self.path}: is the data itself, whose labels may be wrong")
-        rows, _ = load_unscaled(self.path, **config.data.options)
+    def __init__(self, source: object, data: Data, config: Config) -> None:
+        self._inputs: Any
+        if isinstance(source, str | os.PathLike):
+            self.name = self._inputs = os.fspath(source)
+            if self.name == config.data.name:
+                raise ArgumentError(f"{self.name}: is the data itself, whose labels may be wrong")
+            rows, _ = load_unscaled(self.name, **config.data.options)
+        elif isinstance(source, tuple | list) and len(source) == 2:
+            self.name, self._inputs = "clean_validation", source[0]
+            rows = from_arrays(*source, name=self.name)
+        else:
+            raise ArgumentError(
+                "clean_validation must be a path, or rows and their labels (X, y), got "
+                f"{type(source).__name__}"
+            )
         self.labels: dict[str, int] = {}
         self.num_trained = 0
         trained = _keys(data.train)
@@ -413,7 +430,7 @@ class CleanRows:
             unknown = [name for name in split.class_names if name not in data.class_names]
             if unknown:
                 raise DataError(
-                    f"{self.path}: has the class {unknown[0]!r}, which is not in {config.data.name}"
+                    f"{self.name}: has the class {unknown[0]!r}, which is not in {config.data.name}"
                 )
             number = [data.class_names.index(name) for name in split.class_names]
             inputs.append(split.inputs.content_hash())
@@ -421,13 +438,13 @@ class CleanRows:
             ids = map(str, split.row_ids.tolist())
             self.labels |= dict(zip(ids, (number[each] for each in split.labels), strict=True))
         if not self.labels:
-            raise DataError(f"{self.path}: has no rows")
+            raise DataError(f"{self.name}: has no rows")
         listed = json.dumps([inputs, sorted(self.labels.items())])
         self.digest = hashlib.sha256(listed.encode()).hexdigest()
 
     def accuracy(self, run: Run) -> float:
         """Accuracy of the weights that ``imae predict`` uses."""
-        found = predict(run, self.path)
+        found = predict(run, self._inputs)
         truth = np.array([self.labels[str(row)] for row in found.row_ids])
         return float((found.labels == truth).mean())
 
@@ -453,6 +470,7 @@ class Objective:
         limit: Total number of trials.
         deadline: When to stop, on the clock of ``time.monotonic``.
         num_validation: Rows of the data's own validation part, if accuracy is measured on it.
+        data: Rows from Python.
     """
 
     def __init__(
@@ -464,10 +482,11 @@ class Objective:
         limit: int | None,
         deadline: float | None,
         num_validation: int | None = None,
+        data: Data | None = None,
     ) -> None:
         self.base, self.space, self.folder = base, space, folder
         self.clean, self.limit, self.deadline = clean, limit, deadline
-        self.num_validation = num_validation
+        self.num_validation, self.data = num_validation, data
         self.number: int | None = None
 
     def __call__(self, trial: "optuna.Trial") -> float:
@@ -502,10 +521,10 @@ class Objective:
         if not RunFolder(path).exists():
             values = {"method": {}, **self.space.values(trial.params), "out": str(path)}
             content = with_values(self.base.model_dump(), values)
-            return train(build_config(content), display=watch)
+            return train(build_config(content), data=self.data, display=watch)
         for row in RunFolder(path).history():
             watch.measured(row)
-        return resume(path, model=self.base.model.name, display=watch)
+        return resume(path, data=self.data, model=self.base.model.name, display=watch)
 
     def _measure(self, trial: "optuna.Trial", run: Run) -> float:
         result = run.result
