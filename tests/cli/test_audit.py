@@ -446,6 +446,12 @@ def test_where_perhaps_no_label_is_wrong_a_sample_is_judged_first(tmp_path, caps
     said = " ".join(capsys.readouterr().out.split())
     assert "of 300 labels are wrong, perhaps none; about " in said
     assert f"Judge a sample of them first: imae audit check {out}" in said
+    found = Audit.load(RunFolder(out))
+    assert found.wrong_probability.max() <= 0.75  # no row is sure where perhaps none is wrong
+    assert found.wrong_probability.mean() <= found.noise_rate + 0.01
+    assert found.suggested_probability[found.is_flagged].max() <= 0.75
+    assert main(["audit", str(out), "--precision", "0.9"]) == 0
+    assert not Audit.load(RunFolder(out)).is_flagged.any()
 
 
 def test_corrected_labels_are_trained_on(audited, tmp_path):

@@ -15,6 +15,7 @@ from imae.audit.calibrate import (
     FEWEST_ROWS,
     as_unseen,
     at_equal_rank,
+    contradicted_again,
     fit_noise_model,
     fit_row_noise,
     flag_count,
@@ -25,6 +26,8 @@ from imae.audit.calibrate import (
     sharpened,
     stretched,
     suggestions,
+    surest_row,
+    trusted_part,
 )
 from imae.audit.evidence import (
     NEIGHBOURS,
@@ -366,6 +369,10 @@ def _judge(
     floor = max(model.floor, own.floor)
     model = replace(model, num_rows=min(num_unseen, model.num_rows), floor=floor)
     low, high = model.interval(rate)
+    again = contradicted_again(evidence.classes, given, evidence.is_unseen)
+    part = trusted_part(rate, low, again)
+    rate *= part
+    wrong = np.minimum(part * wrong, surest_row(rate, low))
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
     is_flagged[np.argsort(-suspicion, kind="stable")[:count]] = True
