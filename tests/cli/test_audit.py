@@ -452,6 +452,13 @@ def test_where_perhaps_no_label_is_wrong_a_sample_is_judged_first(tmp_path, caps
     assert found.suggested_probability[found.is_flagged].max() <= 0.75
     assert main(["audit", str(out), "--precision", "0.9"]) == 0
     assert not Audit.load(RunFolder(out)).is_flagged.any()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No row is flagged at --precision 0.9: the most suspect one is wrong with" in said
+    labels = str(tmp_path / "labels.csv")
+    assert main(["audit", "apply", str(out), "--accept-above", "0.9", "--out", labels]) == 0
+    assert (
+        "no suggestion for a row that nobody looked at is that certain" in capsys.readouterr().err
+    )
 
 
 def test_corrected_labels_are_trained_on(audited, tmp_path):
@@ -638,6 +645,7 @@ def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
     ("change", "message"),
     [
         (lambda p: p[:-1], "must be of shape"),
+        (lambda p: p[:, :9] / 0.9, "has 9 columns, but the data has 10 classes ('0', '1', "),
         (lambda p: p * 2, "sum to 1"),
         (lambda p: p.astype(str), "one matrix of numbers"),
     ],
