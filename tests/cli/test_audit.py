@@ -450,15 +450,14 @@ def test_where_perhaps_no_label_is_wrong_a_sample_is_judged_first(tmp_path, caps
     assert found.wrong_probability.max() <= 0.75  # no row is sure where perhaps none is wrong
     assert found.wrong_probability.mean() <= found.noise_rate + 0.01
     assert found.suggested_probability[found.is_flagged].max() <= 0.75
+    labels = str(tmp_path / "labels.csv")
+    assert main(["audit", "apply", str(out), "--accept-above", "0.9", "--out", labels]) == 0
+    said = capsys.readouterr().err
+    assert "no suggestion for a row that nobody looked at is that certain; the highest" in said
     assert main(["audit", str(out), "--precision", "0.9"]) == 0
     assert not Audit.load(RunFolder(out)).is_flagged.any()
     said = " ".join(capsys.readouterr().out.split())
     assert "No row is flagged at --precision 0.9: the most suspect one is wrong with" in said
-    labels = str(tmp_path / "labels.csv")
-    assert main(["audit", "apply", str(out), "--accept-above", "0.9", "--out", labels]) == 0
-    assert (
-        "no suggestion for a row that nobody looked at is that certain" in capsys.readouterr().err
-    )
 
 
 def test_corrected_labels_are_trained_on(audited, tmp_path):
