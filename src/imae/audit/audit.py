@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
 _LOST = 0.1  # predictions of a class, by its labels, below which it is not learned
+_SAME = 1e-6  # difference of probabilities that is none
 _FEW = 30  # rows that were not trained on, by which a share is not known
 _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as far from all
 
@@ -156,6 +157,11 @@ def audit(
         from imae.audit.sources import row_keys, run_features
 
         run = source if isinstance(source, RunFolder) else RunFolder(Path(source))
+        if not run.exists() and not (run.path / "labels.npz").exists():
+            raise DataError(
+                f"{run.path}: is not a run; to train on data first, give what imae.data.load reads "
+                f"from it, or use the command: imae audit {run.path}"
+            )
         evidence = of_run(run)
         evidence = replace(evidence, hashes=row_keys(run, evidence.row_ids))
         if features is None:
@@ -221,6 +227,8 @@ def _evidence_of_arrays(
         raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
     _check_distinct("class_names", names)
     if isinstance(judged_by, np.ndarray):
+        if len(labels) > 1 and np.ptp(judged_by, axis=0).max() < _SAME:
+            raise DataError("probabilities are equal for all rows: they say nothing of the labels")
         is_lost = _is_lost(judged_by.sum(0, dtype=np.float64), labels)
         if not is_lost[labels].all():
             judged_by = sharpened(judged_by, labels, np.flatnonzero(~is_lost[labels]))
