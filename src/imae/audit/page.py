@@ -210,7 +210,7 @@ def rate_words(audit: Audit) -> str:
     if is_doubtful(audit):
         return (
             f"{low}% to {high}% of {len(audit):,} labels are wrong, perhaps none; about "
-            f"{percent(audit.noise_rate)}% if the network has learned its classes"
+            f"{percent(audit.noise_rate)}% by the estimate"
         )
     return (
         f"About {percent(audit.noise_rate)}% of {len(audit):,} labels are wrong (range {low}% "
