@@ -109,6 +109,15 @@ def test_the_rows_of_a_mask_are_set_apart(make_audit, tmp_path, name):
     assert read_decisions(audit, [tmp_path / name]) == dict.fromkeys(flagged, Decision("flag"))
 
 
+def test_a_class_that_is_called_like_a_guarded_formula_is_itself(make_audit, tmp_path):
+    audit = make_audit(class_names=("'=x", "=x", "'=y", "@z"))
+    path = tmp_path / "labels.csv"
+    path.write_text("row_id,label\nphoto/0.jpg,'=x\nphoto/1.jpg,=x\nphoto/2.jpg,'@z\n")
+    labels = [each.label for each in read_decisions(audit, [path]).values()]
+    found = [audit.given[row] if label is None else label for row, label in enumerate(labels)]
+    assert found == [0, 1, 3]
+
+
 def test_labels_in_parquet_and_rows_that_were_removed(make_audit, tmp_path):
     audit = make_audit()
     table = {"row_id": ["photo/0.jpg", "photo/1.jpg"], "label": ["cat", ""], "removed": ["", "x"]}

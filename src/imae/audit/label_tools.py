@@ -302,7 +302,7 @@ def _of_table(path: Path) -> list[Opinion]:
         return [Opinion(unguard(row), None, False) for row, text in issues if text.lower() in true]
     removed = texts[2] if has_removed else [""] * len(texts[0])
     return [
-        Opinion(unguard(row), None if gone.strip() else unguard(label))
+        Opinion(unguard(row), None if gone.strip() else label)
         for row, label, gone in zip(texts[0], texts[1], removed, strict=True)
     ]
 
