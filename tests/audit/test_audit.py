@@ -232,6 +232,7 @@ def test_a_rare_class_that_was_given_up_is_named_with_what_brings_it_back(tmp_pa
         ),
         (np.full((2, 2), 0.5), ["a", None], "given: row '1': the label is missing"),
         (np.array([[1, 0]]), [0], "decimal"),
+        (np.full((4, 2), 0.5), [0, 1, 0, 1], "equal for all rows: they say nothing"),
     ],
 )
 def test_probabilities_that_are_none_are_refused(probabilities, given, message):
@@ -247,7 +248,9 @@ def test_what_is_missing_or_too_much_is_named(run):
     with pytest.raises(ArgumentError, match="leave them out"):
         audit(run, given=np.array([0, 1]))
     with pytest.raises(DataError, match="features: 3 rows"):
-        audit(np.full((2, 2), 0.5), given=np.array([0, 1]), features=np.eye(3))
+        audit(np.eye(2) * 0.8 + 0.1, given=np.array([0, 1]), features=np.eye(3))
+    with pytest.raises(DataError, match=r"nothing: is not a run; to train on data.*imae audit"):
+        audit(run.path / "nothing")
 
 
 def test_a_row_far_from_all_classes_fits_none():
@@ -317,7 +320,7 @@ def test_wrong_labels_of_a_class_that_is_never_predicted_are_found_by_their_neig
 
 def test_a_network_that_learnt_nothing_is_refused():
     with pytest.raises(DataError, match="any class"):
-        audit(np.tile([0.0, 0.0, 1.0], (20, 1)), given=np.arange(20) % 2)
+        audit(np.eye(4)[2 + np.arange(20) % 2], given=np.arange(20) % 2)
 
 
 @pytest.mark.parametrize("kind", [list, torch.tensor])

@@ -513,6 +513,26 @@ def test_a_served_page_writes_decisions_as_they_are_made(review, open_page, tmp_
     assert later.status == "1 of 11 decided"
 
 
+def test_served_tabs_show_what_the_other_has_decided(review, open_page, tmp_path, serve):
+    audit, _ = review
+    file = tmp_path / "decisions.csv"
+    server = serve(Review(audit, file))
+    first = open_page(server.address)
+    second = open_page(server.address, context=first.page.context)
+    with first.page.expect_response("**/decisions"):
+        first.press("a")
+    with second.page.expect_response("**/decided"):
+        second.page.evaluate("dispatchEvent(new Event('focus'))")  # its tab is opened
+    second.page.get_by_text("1 of 11 decided").wait_for()
+    assert second.verdicts[0].startswith("accepted")
+    with second.page.expect_response("**/decisions"):
+        second.press("ArrowRight", "x")
+    rows = suspects(audit).tolist()
+    kinds = {row: each.decision for row, each in read_decisions(audit, [file]).items()}
+    assert kinds == {rows[0]: "accept", rows[1]: "keep"}
+    assert second.did()[3] == []
+
+
 def test_a_server_that_is_gone_is_said(review, open_page, tmp_path, serve):
     server = serve(Review(review[0], tmp_path / "decisions.csv"))
     opened = open_page(server.address)

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from imae._draws import seeded
+from imae.audit import audit
 from imae.audit.calibrate import (
     NoiseModel,
     as_unseen,
+    contradicted_again,
     fit_noise_model,
     fit_row_noise,
     flag_count,
@@ -15,7 +17,9 @@ from imae.audit.calibrate import (
     noise_rate,
     planted_probability,
     sharpened,
+    surest_row,
     surest_rows,
+    trusted_part,
     wilson,
 )
 from imae.audit.evidence import likely_classes
@@ -136,6 +140,29 @@ def test_the_rate_leaves_memorised_rows_out():
     shares[:60] = [0.02, 0.98]
     both = noise_rate(model, likely_classes(shares), given, is_unseen, nothing)
     assert both == pytest.approx(0.29, abs=0.03)
+
+
+def test_a_network_that_learned_nothing_for_other_rows_is_believed_by_half():
+    given, is_unseen = np.zeros(400, np.int64), np.arange(400) >= 300
+    differs = np.arange(400) % 10 < np.where(is_unseen, 4, 1)
+    classes = likely_classes(np.eye(2)[differs.astype(int)])
+    again = contradicted_again(classes, given, is_unseen)
+    assert again == pytest.approx(0.25)
+    assert trusted_part(0.4, 0.0, again) == pytest.approx(0.625)
+    assert trusted_part(0.4, 0.3, again) == 1  # the surest rows have wrong labels too
+    assert contradicted_again(classes, given, np.ones(400, bool)) == 1
+    assert contradicted_again(likely_classes(np.eye(2)[given]), given, is_unseen) == 1
+    assert trusted_part(0.0, 0.0, 1.0) == 1
+    assert surest_row(0.0, 0.0) == 0.75
+
+
+def test_a_range_that_begins_high_leaves_the_probabilities_as_they_are():
+    draws = seeded(1)
+    clean = draws.integers(0, 3, 3000)
+    given = np.where(draws.random(3000) < 0.2, (clean + 1) % 3, clean)
+    found = audit(np.eye(3)[clean] * 0.97 + 0.01, given=given)
+    assert found.noise_rate_low > found.noise_rate / 4
+    assert found.wrong_probability.max() > 0.94
 
 
 def test_neighbours_count_as_far_as_they_agree_with_the_labels():

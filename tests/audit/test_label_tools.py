@@ -69,9 +69,11 @@ def test_the_short_export_of_label_studio_names_rows_by_their_address(make_audit
     audit = make_audit()
     path = tmp_path / "min.json"
     task = {"image": "/data/local-files/?d=pictures/photo%2F4.jpg", "label": "bird", "annotator": 1}
-    path.write_text(json.dumps([{**task, "id": 3, "lead_time": 2.5}]))
-    (row,) = read_decisions(audit, [path])
-    assert row == 4
+    unfit = {"image": "photo/5.jpg", "annotator": 1}  # a field without a choice is left out
+    path.write_text(json.dumps([{**task, "id": 3, "lead_time": 2.5}, unfit]))
+    found = read_decisions(audit, [path])
+    assert list(found) == [4, 5]
+    assert found[5].decision == "no_class"
 
 
 def test_labels_of_fiftyone_come_back(make_audit, tmp_path):
@@ -107,6 +109,15 @@ def test_the_rows_of_a_mask_are_set_apart(make_audit, tmp_path, name):
     assert read_decisions(audit, [tmp_path / name]) == dict.fromkeys(flagged, Decision("flag"))
 
 
+def test_a_class_that_is_called_like_a_guarded_formula_is_itself(make_audit, tmp_path):
+    audit = make_audit(class_names=("'=x", "=x", "'=y", "@z"))
+    path = tmp_path / "labels.csv"
+    path.write_text("row_id,label\nphoto/0.jpg,'=x\nphoto/1.jpg,=x\nphoto/2.jpg,'@z\n")
+    labels = [each.label for each in read_decisions(audit, [path]).values()]
+    found = [audit.given[row] if label is None else label for row, label in enumerate(labels)]
+    assert found == [0, 1, 3]
+
+
 def test_labels_in_parquet_and_rows_that_were_removed(make_audit, tmp_path):
     audit = make_audit()
     table = {"row_id": ["photo/0.jpg", "photo/1.jpg"], "label": ["cat", ""], "removed": ["", "x"]}
@@ -123,7 +134,13 @@ def test_labels_in_parquet_and_rows_that_were_removed(make_audit, tmp_path):
         ("a.json", "[" * 100_000, "is not JSON"),
         ("a.json", "3", "neither an export of Label Studio nor of FiftyOne"),
         ("a.json", '[{"annotations": [{}], "data": {}}]', "neither an export"),
-        ("a.json", '[{"data": {"item": "photo/1"}}]', "tasks have no annotations: label them"),
+        ("a.json", '[{"data": {"item": "photo/1.jpg"}}]', "a.json: its tasks have no annotations"),
+        (
+            "a.json",
+            '[{"item": "photo/1.jpg", "choice": "cat"}]',
+            "a.json: no task has a field label",
+        ),
+        ("a.json", "[3]", "neither an export"),
         ("a.json", '{"samples": [{"filepath": "photo/1.jpg"}]}', "called ground_truth"),
         ("a.json", '{"labels": {"photo/1": 7}, "classes": ["cat"]}', "7 is not the number"),
         ("a.json", '{"labels": {"photo/1": "cow"}}', "'cow' is none of the classes"),

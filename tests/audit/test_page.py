@@ -46,9 +46,9 @@ def test_suspects_come_most_certain_first_and_alike_rows_together(make_audit):
     assert suspects(audit).tolist() == [0, 3, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
-def test_a_range_that_begins_near_zero_is_told_with_what_it_depends_on(make_audit):
+def test_a_range_that_begins_near_zero_is_told(make_audit):
     audit = replace(make_audit(), noise_rate_low=0.02)
-    said = "2.0% to 31.0% of 40 labels are wrong, perhaps none; about 25.0% if the network has"
+    said = "2.0% to 31.0% of 40 labels are wrong, perhaps none; about 25.0% by the estimate"
     assert said in render(audit)
     assert "perhaps none" not in render(replace(audit, noise_rate_low=0.03))
 

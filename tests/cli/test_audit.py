@@ -446,6 +446,18 @@ def test_where_perhaps_no_label_is_wrong_a_sample_is_judged_first(tmp_path, caps
     said = " ".join(capsys.readouterr().out.split())
     assert "of 300 labels are wrong, perhaps none; about " in said
     assert f"Judge a sample of them first: imae audit check {out}" in said
+    found = Audit.load(RunFolder(out))
+    assert found.wrong_probability.max() <= 0.75  # no row is sure where perhaps none is wrong
+    assert found.wrong_probability.mean() <= found.noise_rate + 0.01
+    assert found.suggested_probability[found.is_flagged].max() <= 0.75
+    labels = str(tmp_path / "labels.csv")
+    assert main(["audit", "apply", str(out), "--accept-above", "0.9", "--out", labels]) == 0
+    said = capsys.readouterr().err
+    assert "no suggestion for a row that nobody looked at is that certain; the highest" in said
+    assert main(["audit", str(out), "--precision", "0.9"]) == 0
+    assert not Audit.load(RunFolder(out)).is_flagged.any()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No row is flagged at --precision 0.9: the most suspect one is wrong with" in said
 
 
 def test_corrected_labels_are_trained_on(audited, tmp_path):
@@ -632,6 +644,7 @@ def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
     ("change", "message"),
     [
         (lambda p: p[:-1], "must be of shape"),
+        (lambda p: p[:, :9] / 0.9, "has 9 columns, but the data has 10 classes ('0', '1', "),
         (lambda p: p * 2, "sum to 1"),
         (lambda p: p.astype(str), "one matrix of numbers"),
     ],

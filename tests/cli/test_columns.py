@@ -102,7 +102,7 @@ def test_the_next_command_has_the_batch_size_that_balanced_batches_need(table, t
 
 
 def test_probabilities_are_judged_by_the_columns_that_are_told(table, tmp_path, capsys):
-    np.save(tmp_path / "p.npy", np.full((40, 2), 0.5))
+    np.save(tmp_path / "p.npy", np.tile([[0.9, 0.1], [0.2, 0.8]], (20, 1)))
     out = tmp_path / "out"
     arguments = ["audit", str(table), *COLUMNS, "--probabilities", str(tmp_path / "p.npy")]
     assert main([*arguments, "--noise", "symmetric:0.2", "--out", str(out)]) == 2

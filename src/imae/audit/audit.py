@@ -15,6 +15,7 @@ from imae.audit.calibrate import (
     FEWEST_ROWS,
     as_unseen,
     at_equal_rank,
+    contradicted_again,
     fit_noise_model,
     fit_row_noise,
     flag_count,
@@ -25,6 +26,8 @@ from imae.audit.calibrate import (
     sharpened,
     stretched,
     suggestions,
+    surest_row,
+    trusted_part,
 )
 from imae.audit.evidence import (
     NEIGHBOURS,
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 _UNLIKELY = 0.25  # share of the given class below which a row may fit no class
 _UNCERTAIN = 0.5  # share of the likeliest class below which it may
 _LOST = 0.1  # predictions of a class, by its labels, below which it is not learned
+_SAME = 1e-6  # difference of probabilities that is none
 _FEW = 30  # rows that were not trained on, by which a share is not known
 _FAR = 0.1  # part of the rows, by similarity to their neighbours, that count as far from all
 
@@ -153,6 +157,11 @@ def audit(
         from imae.audit.sources import row_keys, run_features
 
         run = source if isinstance(source, RunFolder) else RunFolder(Path(source))
+        if not run.exists() and not (run.path / "labels.npz").exists():
+            raise DataError(
+                f"{run.path}: is not a run; to train on data first, give what imae.data.load reads "
+                f"from it, or use the command: imae audit {run.path}"
+            )
         evidence = of_run(run)
         evidence = replace(evidence, hashes=row_keys(run, evidence.row_ids))
         if features is None:
@@ -218,6 +227,8 @@ def _evidence_of_arrays(
         raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
     _check_distinct("class_names", names)
     if isinstance(judged_by, np.ndarray):
+        if len(labels) > 1 and np.ptp(judged_by, axis=0).max() < _SAME:
+            raise DataError("probabilities are equal for all rows: they say nothing of the labels")
         is_lost = _is_lost(judged_by.sum(0, dtype=np.float64), labels)
         if not is_lost[labels].all():
             judged_by = sharpened(judged_by, labels, np.flatnonzero(~is_lost[labels]))
@@ -366,6 +377,10 @@ def _judge(
     floor = max(model.floor, own.floor)
     model = replace(model, num_rows=min(num_unseen, model.num_rows), floor=floor)
     low, high = model.interval(rate)
+    again = contradicted_again(evidence.classes, given, evidence.is_unseen)
+    part = trusted_part(rate, low, again)
+    rate *= part
+    wrong = np.minimum(part * wrong, surest_row(rate, low))
     is_flagged = np.zeros(len(given), bool)
     count = flag_count(suspicion, wrong, rate, precision)
     is_flagged[np.argsort(-suspicion, kind="stable")[:count]] = True

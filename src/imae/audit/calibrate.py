@@ -37,6 +37,8 @@ _SUREST = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12)  # parts of the rows, the sure
 _FALLING = (0.5, 0.25)  # such a part and the surer half of it show how the share still falls
 _LINE_Z = 1.5  # standard deviations by which a line must be lower than all parts to count
 _Z = 1.96  # of a range of 95%
+_MEMORISED = 0.5  # trained labels are contradicted less often than this part of the others
+_SUREST_ROW = 0.75  # probability of being wrong, if perhaps no label is
 _LARGEST_POWER = 16.0
 _HALVINGS = 10
 
@@ -388,8 +390,69 @@ def has_memorised(classes: TopClasses, given: Ints, is_unseen: NDArray[np.bool_]
         given: Their given labels, shape (N,).
         is_unseen: Whether the network was not trained on the row, shape (N,).
     """
+    return contradicted_again(classes, given, is_unseen) < _MEMORISED
+
+
+def contradicted_again(classes: TopClasses, given: Ints, is_unseen: NDArray[np.bool_]) -> float:
+    """How often labels that were trained on are contradicted, relative to others, at most 1.
+
+    Args:
+        classes: Likely classes of all rows.
+        given: Their given labels, shape (N,).
+        is_unseen: Whether the network was not trained on the row, shape (N,).
+    """
     differs = classes.classes[:, 0] != given
-    return bool(not is_unseen.all() and 2 * differs[~is_unseen].mean() < differs[is_unseen].mean())
+    if is_unseen.all() or not differs[is_unseen].any():
+        return 1.0
+    return min(1.0, float(differs[~is_unseen].mean() / differs[is_unseen].mean()))
+
+
+def trusted_part(rate: float, low: float, again: float) -> float:
+    """How much to believe of a noise rate that held-out rows say, in [0.5, 1].
+
+    Formula:
+
+        min(1, max(1/2 + low / rate, (1 + again) / 2)), or 1 if again is at least 1/2
+
+    A network that has memorised its rows contradicts held-out labels because they are wrong, or
+    because it has learned nothing that holds for other rows. Labels that it still contradicts where
+    it was trained on them are of the first kind, but the wrong labels that it has memorised are
+    missing there. So the truth is between this part of the rate and the whole, and the middle is
+    taken, unless the surest rows show more.
+
+    Args:
+        rate: The estimate, in [0, 1].
+        low: Where its range begins.
+        again: Result of ``contradicted_again``.
+
+    Examples:
+        >>> [round(trusted_part(0.2, *each), 2) for each in ((0, 0.1), (0.06, 0.1), (0, 0.6))]
+        [0.55, 0.8, 1.0]
+    """
+    if again >= _MEMORISED:
+        return 1.0
+    return min(1.0, max(0.5 + low / max(rate, _TINY), (1 + again) / 2))
+
+
+def surest_row(rate: float, low: float) -> float:
+    """The highest probability of being wrong that a row can have, in [0.75, 1].
+
+    Formula:
+
+        min(1, 3/4 + low / rate)
+
+    If perhaps no label is wrong, no row is wrong for sure: its probability stays in the middle
+    between an even chance and certainty, and no row is flagged at a precision of 0.9.
+
+    Args:
+        rate: The estimated noise rate, in [0, 1].
+        low: Where its range begins.
+
+    Examples:
+        >>> surest_row(0.2, 0.0), surest_row(0.2, 0.02), surest_row(0.2, 0.1)
+        (0.75, 0.85, 1.0)
+    """
+    return min(1.0, _SUREST_ROW + low / max(rate, _TINY))
 
 
 def as_unseen(score: Floats, is_unseen: NDArray[np.bool_]) -> Floats:

@@ -165,11 +165,13 @@ def _add_opinions(
         where = f"{path}: row {each.row!r}"
         if row is None:
             raise DataError(f"{where}: is not a row of this run")
-        if each.label is not None and each.label not in numbers:
+        # A class may itself be called as a spreadsheet's guarded formula is.
+        label = each.label if each.label is None or each.label in numbers else unguard(each.label)
+        if label is not None and label not in numbers:
             raise DataError(
-                f"{where}: label {each.label!r} is none of the classes ({listing(tuple(numbers))})"
+                f"{where}: label {label!r} is none of the classes ({listing(tuple(numbers))})"
             )
-        number = None if each.label is None else numbers[each.label]
+        number = None if label is None else numbers[label]
         kind = "flag" if not each.is_settled else "no_class" if number is None else "relabel"
         if number == audit.suggested[row]:
             kind = "accept"

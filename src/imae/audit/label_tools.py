@@ -174,23 +174,43 @@ def read_opinions(path: Path) -> list[Opinion]:
         raise DataError(f"{path}: is not JSON, CSV or Parquet") from None
     try:
         if isinstance(content, list):
+            _check_annotated(path, content)
             return [opinion for task in content for opinion in _of_task(task)]
         if "samples" in content:
             return _of_samples(content["samples"])
         classes, labels = content.get("classes"), content["labels"]
         return [Opinion(name, _class_name(each, classes)) for name, each in labels.items()]
+    except DataError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise DataError(
             f"{path}: is neither an export of Label Studio nor of FiftyOne ({error!r})"
         ) from None
 
 
+def _check_annotated(path: Path, tasks: Sequence[dict[str, Any]]) -> None:
+    """Raises if no task was annotated, or what was chosen in them is not called label.
+
+    Raises:
+        DataError: If so.
+    """
+    if tasks and all("data" in task and "annotations" not in task for task in tasks):
+        raise DataError(
+            f"{path}: its tasks have no annotations; choose classes in Label Studio, and export "
+            "them as JSON"
+        )
+    brief = [task for task in tasks if "annotations" not in task]
+    if brief and not any("label" in task for task in brief):
+        raise DataError(
+            f"{path}: no task has a field label: the choices must be called so, "
+            '<Choices name="label" toName="item">'
+        )
+
+
 def _of_task(task: dict[str, Any]) -> Iterator[Opinion]:
     """The annotations of a task of Label Studio; a task without any says nothing."""
-    if "annotations" not in task and "data" in task:
-        raise ValueError("its tasks have no annotations: label them and export them as JSON")
-    if "annotations" not in task:  # JSON-MIN: one object for each annotation
-        choice = task["label"]
+    if "annotations" not in task:  # JSON-MIN: one object for each annotation, of what was chosen
+        choice = task.get("label", {"choices": []})
         names = choice["choices"] if isinstance(choice, dict) else [choice]
         yield Opinion(_item(task), _only(names), True, _person(task.get("annotator")), _time(task))
         return
@@ -282,7 +302,7 @@ def _of_table(path: Path) -> list[Opinion]:
         return [Opinion(unguard(row), None, False) for row, text in issues if text.lower() in true]
     removed = texts[2] if has_removed else [""] * len(texts[0])
     return [
-        Opinion(unguard(row), None if gone.strip() else unguard(label))
+        Opinion(unguard(row), None if gone.strip() else label)
         for row, label, gone in zip(texts[0], texts[1], removed, strict=True)
     ]
 

@@ -210,7 +210,7 @@ def rate_words(audit: Audit) -> str:
     if is_doubtful(audit):
         return (
             f"{low}% to {high}% of {len(audit):,} labels are wrong, perhaps none; about "
-            f"{percent(audit.noise_rate)}% if the network has learned its classes"
+            f"{percent(audit.noise_rate)}% by the estimate"
         )
     return (
         f"About {percent(audit.noise_rate)}% of {len(audit):,} labels are wrong (range {low}% "
@@ -381,13 +381,18 @@ def page_data(
             }
             for row in rows.tolist()
         ],
-        "saved": [
-            {
-                **asdict(each),
-                "row_id": str(audit.row_ids[row]),
-                "given": audit.class_names[audit.given[row]],
-                "label": "" if each.label is None else audit.class_names[each.label],
-            }
-            for row, each in (saved or {}).items()
-        ],
+        "saved": saved_data(audit, saved or {}),
     }
+
+
+def saved_data(audit: Audit, saved: Mapping[int, Decision]) -> list[dict[str, object]]:
+    """Decisions, by position of the row, as the script of the page reads them."""
+    return [
+        {
+            **asdict(each),
+            "row_id": str(audit.row_ids[row]),
+            "given": audit.class_names[audit.given[row]],
+            "label": "" if each.label is None else audit.class_names[each.label],
+        }
+        for row, each in saved.items()
+    ]

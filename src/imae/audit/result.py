@@ -66,7 +66,7 @@ class Audit:
         ([1, 0], [True, False], 'cat')
         >>> found
         Audit(2 rows, 2 classes: about 40.0% of the labels are wrong (range 20.0% to 60.0%),
-        1 rows flagged)
+        1 row flagged)
     """
 
     row_ids: NDArray[np.str_]
@@ -90,9 +90,10 @@ class Audit:
 
     def __repr__(self) -> str:
         rate, low, high = (f"{100 * getattr(self, name):.1f}%" for name in _RATES)
+        number = int(self.is_flagged.sum())
         return (
             f"Audit({len(self)} rows, {len(self.class_names)} classes: about {rate} of the labels "
-            f"are wrong (range {low} to {high}), {int(self.is_flagged.sum())} rows flagged)"
+            f"are wrong (range {low} to {high}), {number} row{'s' * (number != 1)} flagged)"
         )
 
     def order(self) -> NDArray[np.int64]:

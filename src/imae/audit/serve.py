@@ -20,12 +20,13 @@ from imae.audit.decisions import (
     read_decisions,
     write_decisions,
 )
-from imae.audit.page import num_pages, page_name, render
+from imae.audit.page import num_pages, page_name, render, saved_data
 from imae.audit.result import Audit
 from imae.errors import DataError
 
 _HOST = "127.0.0.1"
 _PICTURE = "picture/"
+_DECIDED = "decided"
 _MOST_BYTES = 16_000_000  # of a request
 _LONGEST_TIME = 40  # characters of a time
 _HEADERS = {
@@ -88,6 +89,11 @@ class Review:
             preview=self.rows.preview,
             about=self.about,
         )
+
+    def decided(self) -> list[dict[str, object]]:
+        """What was decided so far, as the script of the page reads it."""
+        with self._lock:
+            return saved_data(self.audit, self.decisions)
 
     def picture(self, row_id: str) -> bytes | None:
         """A large picture of a row as JPEG, if it has one."""
@@ -206,6 +212,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self._send(404, "there is no such picture")
             else:
                 self._send(200, picture, kind="image/jpeg")
+            return
+        if place == _DECIDED:
+            self._send(200, json.dumps(review.decided()), kind="application/json")
             return
         parts = {"": 0} | {page_name(part): part for part in range(review.num_parts)}
         if place not in parts:

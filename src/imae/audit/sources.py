@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from imae.audit.evidence import of_run
 from imae.data import Data, Split, Table, load
+from imae.data.columns import listing
 from imae.data.loading import as_data
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
@@ -94,7 +95,13 @@ def read_probabilities(
         DataError: If it cannot be read, or does not match the rows.
     """
     if path.suffix.lower() == ".npy":
-        return _read_matrix(path)
+        matrix = _read_matrix(path)
+        if matrix.ndim == 2 and matrix.shape[1] != rows.num_classes:
+            raise DataError(
+                f"{path}: has {matrix.shape[1]} columns, but the data has {rows.num_classes} "
+                f"classes ({listing(rows.class_names)})"
+            )
+        return matrix
     if path.suffix.lower() not in TABLE_SUFFIXES:
         endings = ", ".join((".npy", *TABLE_SUFFIXES))
         raise ArgumentError(f"{path}: a file of probabilities must end in {endings}")

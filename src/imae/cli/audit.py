@@ -170,7 +170,7 @@ def run(
             folder, found = RunFolder(path), _from_run(path, features, precision)
     found.save(folder)
     page = write_pages(folder.path, most_previews=previews)
-    _summarise(found, folder.path, page)
+    _summarise(found, folder.path, page, precision)
 
 
 @contextlib.contextmanager
@@ -304,7 +304,7 @@ def _from_probabilities(
     return folder, found
 
 
-def _summarise(found: "Audit", path: Path, page: Path) -> None:
+def _summarise(found: "Audit", path: Path, page: Path, precision: float | None = None) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -350,10 +350,20 @@ def _summarise(found: "Audit", path: Path, page: Path) -> None:
         *([shown] if number > _SHOWN else []),
         f"{rate_words(found)}; {review_words(found)}",
         *([f"Judge a sample of them first: {checked}"] if number and is_doubtful(found) else []),
+        *([_none_flagged(found, precision)] if precision is not None and not number else []),
         *(how if len(suspects(found)) else ()),
     )
     for line in lines:
         console.print(Text(line), soft_wrap=True)
+
+
+def _none_flagged(found: "Audit", precision: float) -> str:
+    """Why no row is flagged at a precision."""
+    return (
+        f"No row is flagged at --precision {precision:g}: the most suspect one is wrong with a "
+        f"probability of {found.wrong_probability.max():.2f}; without --precision the most suspect "
+        "rows are flagged"
+    )
 
 
 for _command in (serve, check, apply, export):

@@ -220,6 +220,14 @@ def apply(
         f"{len(audit)} labels: {people} changed by people, {len(changed) - people} by the program, "
         f"{removed} removed, {kept} confirmed"
     )
+    certainty = audit.suggested_probability[audit.is_flagged]
+    is_idle = accept_above is not None and not any(each.by == "program" for each in trail)
+    if is_idle and len(certainty):
+        typer.echo(
+            f"Note: no suggestion for a row that nobody looked at is that certain; the highest "
+            f"certainty of a flagged row is {certainty.max():.2f}",
+            err=True,
+        )
     typer.echo(f"wrote {out} and {written}")
     typer.echo(f"next: {_next_step(run, out)}")
 

@@ -79,11 +79,31 @@ const decisions = (() => {
 
   actions = read();
   replay();
-  function readAgain() { // another page of this run may have decided
-    if (data.served || !kept) return;
-    actions = read();
+  function adopt(all) {
+    actions = all;
     replay();
     for (const listener of listeners) listener();
+  }
+  async function readAgain() { // another page of this run may have decided
+    if (!data.served) {
+      if (kept) adopt(read());
+      return;
+    }
+    const number = actions.length;
+    try {
+      const answer = await fetch("decided");
+      const saved = answer.ok ? await answer.json() : [];
+      // What was decided here in the meantime is on its way to the server.
+      const isIdle = !sending && unsent.size === 0 && actions.length === number;
+      const isNew = saved.length !== current.size || saved.some(isOther);
+      if (answer.ok && isIdle && isNew) adopt(saved.map(one => [one]));
+    } catch {
+      return; // the next decision says that the server does not answer
+    }
+  }
+  function isOther(one) {
+    const known = current.get(one.row_id);
+    return known === undefined || ["decision", "label", "time"].some(name => known[name] !== one[name]);
   }
   addEventListener("storage", event => { if (event.key === key) readAgain(); });
   addEventListener("focus", readAgain); // an event that was missed would cost decisions
