@@ -52,7 +52,8 @@ class Reference:
         share = (self.a - u / C) / (1 - u) if u < 1 else 0.0
         limit = min(24.0, max(4.0, 4 + 20 * (share - 0.68) / 0.1))
         now = min(24 * learned * r * math.sqrt(s * d * g), limit)
-        if self.n > 21 and self.even == 0 and share >= 0.68:
+        is_exact = 2 * e <= 0.1 * (1 - u)
+        if self.n > 21 and self.even == 0 and share >= 0.68 and is_exact:
             self.even = u
         if self.even > 0:
             excess = max(0.0, self.a - (1 - self.even * (C - 1) / C) - 2 * e)

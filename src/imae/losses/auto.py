@@ -16,6 +16,8 @@ from imae.losses.margin import precise
 # T is at most the first before labels are memorised, and the second in all.
 _LARGEST_T = 24.0
 _LARGEST_T_IN_ALL = 40.0
+# The share of labels that say nothing is taken once k has at most this error.
+_LARGEST_ERROR = 0.1
 # How T grows with labels that are predicted though they cannot all be known.
 _PER_EXCESS = 1500.0
 # Running means over about this many steps; over all of them before.
@@ -60,7 +62,7 @@ class AutoT(nn.Module):
         l   = ((a - u/C - e) / (1 - u + 2 e) - 0.3) / 0.4, within [0, 1]; 1 for two classes
         k   = (a - u/C) / (1 - u), 0 if u is 1 or more
         m   = 4 + 20 (k - 0.68) / 0.1, within [4, 24]; 24 for two classes
-        u_0 = u when k is 0.68 or more for the first time, 0 before
+        u_0 = u when k >= 0.68 and 2 e <= 0.1 (1 - u) for the first time, 0 before
         x   = a - (1 - u_0 (C - 1) / C) - 2 e, at least 0; 0 before, and for two classes
         T   = the highest min(24 l r sqrt(s d g), m) + 1500 x d u_0 so far, at most 40
 
@@ -220,8 +222,10 @@ class AutoT(nn.Module):
         now, share = _rule(means, chance, num_rows)
         if steps <= _WARM_UP_STEPS + 1:
             return Step(now, means, steps, even)
-        if even == 0 and share >= _PARTLY_LEARNED:
-            even = _even(means, chance)
+        share_of_even = _even(means, chance)
+        is_exact = 1 / math.sqrt(max(num_rows, 1.0)) <= _LARGEST_ERROR * (1 - share_of_even)
+        if even == 0 and share >= _PARTLY_LEARNED and is_exact:
+            even = share_of_even
         now = min(now + _excess(means, chance, num_rows, even), _LARGEST_T_IN_ALL)
         return Step(max(T, now), means, steps, even)
 
@@ -247,9 +251,12 @@ class AutoT(nn.Module):
         num_rows = num_rows * steps.clamp(max=_STEPS_IN_MEANS)
         now, share = self._rule(means, chance, num_rows)
         is_remembered = steps > _WARM_UP_STEPS + 1
+        share_of_even = means[3] * _even_share(chance)
+        error = num_rows.clamp(min=1).rsqrt()
         is_first = is_remembered & (self.even == 0) & (share >= _PARTLY_LEARNED)
-        even = torch.where(is_first, means[3] * _even_share(chance), self.even)
-        excess = means[0] - (1 - even * (1 - chance)) - num_rows.clamp(min=1).rsqrt()
+        is_first &= error <= _LARGEST_ERROR * (1 - share_of_even)
+        even = torch.where(is_first, share_of_even, self.even)
+        excess = means[0] - (1 - even * (1 - chance)) - error
         more = _PER_EXCESS * excess.clamp(min=0) * (1 - means[0]) * even
         later = torch.maximum(self.T, (now + more).clamp(max=_LARGEST_T_IN_ALL))
         self.T.copy_(torch.where(is_usable, torch.where(is_remembered, later, now), self.T))
