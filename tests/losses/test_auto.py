@@ -55,12 +55,12 @@ class Reference:
         is_exact = 2 * e <= 0.1 * (1 - u)
         if self.n > 21 and self.even == 0 and share >= 0.68 and is_exact:
             self.even = u
-        if self.even > 0:
-            excess = max(0.0, self.a - (1 - self.even * (C - 1) / C) - 2 * e)
-            now = min(now + 1500 * excess * d * self.even, 40.0)
         if self.n > 20:
             self.peak = max(self.peak, now)
             now = self.peak
+        if self.even > 0:
+            excess = max(0.0, self.a - (1 - self.even * (C - 1) / C) - 2 * e)
+            now = min(now + 1500 * excess * d * self.even, 40.0)
         self.T = now
         return now
 
@@ -414,7 +414,9 @@ def test_the_recommended_form_is_one_line():
     loss = imae.IMAELoss(T="auto", cap=0.75, normalize="half")
     twin = pickle.loads(pickle.dumps(loss))
     assert repr(twin) == repr(loss)
-    assert twin.state_dict().keys() == {"auto.T", "auto.even", "auto.means", "auto.num_steps"}
+    assert twin.state_dict().keys() == {
+        f"auto.{name}" for name in ("T", "even", "means", "num_steps", "peak")
+    }
 
 
 def test_other_words_are_refused():
@@ -435,10 +437,13 @@ def test_numbers_and_tensors_give_the_same(num_classes, generator):
         if step == 30:
             logits[0, 0], counts = math.nan, None
         torch.testing.assert_close(
-            quick.observe(logits, target, counts), slow.observe(logits, target, counts)
+            quick.observe(logits, target, counts),
+            slow.observe(logits, target, counts),
+            rtol=1e-5,  # the slow way has the means and what follows from them in float32
+            atol=1e-5,
         )
     for name, value in quick.state_dict().items():
-        torch.testing.assert_close(value, slow.state_dict()[name])
+        torch.testing.assert_close(value, slow.state_dict()[name], rtol=1e-5, atol=1e-5)
 
 
 def test_numbers_and_tensors_see_the_same_labels_memorised():

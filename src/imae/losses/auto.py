@@ -44,6 +44,7 @@ class Step(NamedTuple):
     T: float
     means: list[float]
     num_steps: int
+    peak: float
     even: float
 
 
@@ -64,7 +65,7 @@ class AutoT(nn.Module):
         m   = 4 + 20 (k - 0.68) / 0.1, within [4, 24]; 24 for two classes
         u_0 = u when k >= 0.68 and 2 e <= 0.1 (1 - u) for the first time, 0 before
         x   = a - (1 - u_0 (C - 1) / C) - 2 e, at least 0; 0 before, and for two classes
-        T   = the highest min(24 l r sqrt(s d g), m) + 1500 x d u_0 so far, at most 40
+        T   = the highest min(24 l r sqrt(s d g), m) so far, + 1500 x d u_0, at most 40
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
     and r is near 1 from the first epoch, at any rate of noise. Where a problem is hard, it is
@@ -84,8 +85,9 @@ class AutoT(nn.Module):
 
     When most is learned, a share u_0 of the labels says nothing, and a model that knew all the
     others would predict 1 - u_0 (C - 1) / C of the labels. It predicts more only by memorising
-    wrong ones: x is how much more, and raises T until it stops. With right labels d is small and
-    so is u_0, and T hardly changes.
+    wrong ones: x is how much more, and raises T until it stops. It is not remembered, because u_0
+    is too high in a network that learns fast: a T that is too large makes x fall, and T with it.
+    With right labels d is small and so is u_0, and T hardly changes.
 
     In evaluation mode nothing changes, nor where ``torch.utils.checkpoint`` repeats a forward pass.
     The state is saved with the module. The transforms of ``torch.func`` change no state and so
@@ -111,6 +113,7 @@ class AutoT(nn.Module):
     T: Tensor
     means: Tensor
     num_steps: Tensor
+    peak: Tensor
     even: Tensor
 
     def __init__(self, cap: float = 1.0) -> None:
@@ -120,6 +123,7 @@ class AutoT(nn.Module):
         # Of a, of q where contradicted and where not, and of labels in the less likely half.
         self.register_buffer("means", torch.zeros(4))
         self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("peak", torch.zeros(()))
         self.register_buffer("even", torch.zeros(()))
 
     @torch.no_grad()
@@ -209,9 +213,9 @@ class AutoT(nn.Module):
         means: list[float] = self.means.tolist()
         *parts, number, squares = sums
         is_usable = number > 0 and math.isfinite(sum(parts))
-        even = self.even.item()
+        peak, even = self.peak.item(), self.even.item()
         if not (is_usable and self._learns()):
-            return Step(T, means, steps, even)
+            return Step(T, means, steps, peak, even)
         steps += 1
         kept = min(1 - 1 / steps, _DECAY)
         part = (1 - kept) / number
@@ -221,13 +225,14 @@ class AutoT(nn.Module):
         num_rows *= min(steps, _STEPS_IN_MEANS)
         now, share = _rule(means, chance, num_rows)
         if steps <= _WARM_UP_STEPS + 1:
-            return Step(now, means, steps, even)
+            return Step(now, means, steps, now, even)
         share_of_even = _even(means, chance)
         is_exact = 1 / math.sqrt(max(num_rows, 1.0)) <= _LARGEST_ERROR * (1 - share_of_even)
         if even == 0 and share >= _PARTLY_LEARNED and is_exact:
             even = share_of_even
-        now = min(now + _excess(means, chance, num_rows, even), _LARGEST_T_IN_ALL)
-        return Step(max(T, now), means, steps, even)
+        peak = max(peak, now)
+        more = _excess(means, chance, num_rows, even)
+        return Step(min(peak + more, _LARGEST_T_IN_ALL), means, steps, peak, even)
 
     def take(self, step: Step) -> None:
         """Changes the state, of a module on the CPU."""
@@ -235,6 +240,7 @@ class AutoT(nn.Module):
         self.T.numpy()[()] = step.T
         self.means.numpy()[:] = step.means
         self.num_steps.numpy()[()] = step.num_steps
+        self.peak.numpy()[()] = step.peak
         self.even.numpy()[()] = step.even
 
     def _follow_tensors(self, sums: Tensor, chance: float) -> None:
@@ -258,27 +264,29 @@ class AutoT(nn.Module):
         even = torch.where(is_first, share_of_even, self.even)
         excess = means[0] - (1 - even * (1 - chance)) - error
         more = _PER_EXCESS * excess.clamp(min=0) * (1 - means[0]) * even
-        later = torch.maximum(self.T, (now + more).clamp(max=_LARGEST_T_IN_ALL))
-        self.T.copy_(torch.where(is_usable, torch.where(is_remembered, later, now), self.T))
-        self.even.copy_(torch.where(is_usable, even, self.even))
+        peak = torch.where(is_remembered, torch.maximum(self.peak, now), now)
+        T = torch.where(is_remembered, (peak + more).clamp(max=_LARGEST_T_IN_ALL), now)
+        for buffer, value in ((self.T, T), (self.peak, peak), (self.even, even)):
+            buffer.copy_(torch.where(is_usable, value, buffer))
         self.means.copy_(means)
         self.num_steps.copy_(torch.where(is_usable, steps, self.num_steps))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves to another device, but stays in float32: half precision has no running means."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name in ("T", "means", "even"):
+        for name in ("T", "means", "peak", "even"):
             buffer = self.get_buffer(name)
             if buffer.dtype in (torch.float16, torch.bfloat16):
                 self.register_buffer(name, buffer.float())
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Takes the state of earlier versions too, which had three means, and no ``even``."""
+        """Takes the state of earlier versions too, with three means, without the last two."""
         means = state_dict.get(prefix + "means")
         if means is not None and means.shape == (3,):
             state_dict[prefix + "means"] = torch.cat([means, means.new_zeros(1)])
         if means is not None:
+            state_dict.setdefault(prefix + "peak", state_dict[prefix + "T"].clone())
             state_dict.setdefault(prefix + "even", means.new_zeros(()))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
