@@ -21,7 +21,7 @@ class Reference:
 
     def __init__(self, cap):
         self.cap, self.n = cap, 0
-        self.a = self.against = self.agreeing = self.low = self.peak = self.T = self.even = 0.0
+        self.a = self.against = self.agreeing = self.low = self.peak = self.T = 0.0
 
     def step(self, logits, target):
         hits, against, agreeing, low = [], [], [], []
@@ -52,15 +52,9 @@ class Reference:
         share = (self.a - u / C) / (1 - u) if u < 1 else 0.0
         limit = min(24.0, max(4.0, 4 + 20 * (share - 0.68) / 0.1))
         now = min(24 * learned * r * math.sqrt(s * d * g), limit)
-        is_exact = 2 * e <= 0.1 * (1 - u)
-        if self.n > 21 and self.even == 0 and share >= 0.68 and is_exact:
-            self.even = u
         if self.n > 20:
             self.peak = max(self.peak, now)
             now = self.peak
-        if self.even > 0:
-            excess = max(0.0, self.a - (1 - self.even * (C - 1) / C) - 2 * e)
-            now = min(now + 1500 * excess * d * self.even, 40.0)
         self.T = now
         return now
 
@@ -77,45 +71,17 @@ def batches(number, size=16):
         yield logits, torch.where(wrong, other, truth)
 
 
-def memorised_batches(number, size=256, rate=0.4, share=0.02):
-    """Predictions that are right, and agree with more and more of the wrong labels."""
-    generator = torch.Generator().manual_seed(4)
-    for step in range(number):
-        truth = torch.randint(C, (size,), generator=generator)
-        other = (truth + torch.randint(1, C, (size,), generator=generator)) % C
-        target = torch.where(torch.rand(size, generator=generator) < rate, other, truth)
-        is_memorised = torch.rand(size, generator=generator) < share * max(0, step - 30)
-        logits = torch.randn(size, C, generator=generator)
-        logits[torch.arange(size), torch.where(is_memorised, target, truth)] += 6
-        yield logits, target
-
-
-@pytest.mark.parametrize("rows", ["sharper", "memorised"])
 @pytest.mark.parametrize("cap", [1.0, 0.75])
-def test_it_is_the_rule_written_out(cap, rows):
+def test_it_is_the_rule_written_out(cap):
     auto, reference = AutoT(cap).double(), Reference(cap)
     seen = []
-    for logits, target in batches(60) if rows == "sharper" else memorised_batches(60):
+    for logits, target in batches(60):
         logits = logits if cap == 1.0 else cap_logits(logits, cap)
         seen.append(float(auto.observe(logits, target)))
         assert seen[-1] == pytest.approx(reference.step(logits, target), rel=1e-4, abs=1e-6)
     assert seen[20:] == sorted(seen[20:])  # never falls after the warm-up
     assert seen[:20] != sorted(seen[:20])
-    assert 0 < seen[-1] < 20 if rows == "sharper" else seen[-1] > 24
-
-
-def t_after(batches):
-    auto = AutoT()
-    for logits, target in batches:
-        auto.observe(logits, target)
-    return auto.T.item()
-
-
-def test_labels_that_are_memorised_raise_t():
-    assert t_after(memorised_batches(80, share=0)) < 16
-    assert 30 < t_after(memorised_batches(80)) <= 40
-    # A model that still learns right labels predicts no more than can be known.
-    assert t_after(memorised_batches(80, rate=0.0)) < 2
+    assert 0 < seen[-1] < 20
 
 
 def test_labels_that_agree_and_chance_give_no_weight_to_uncertain_rows():
@@ -414,9 +380,7 @@ def test_the_recommended_form_is_one_line():
     loss = imae.IMAELoss(T="auto", cap=0.75, normalize="half")
     twin = pickle.loads(pickle.dumps(loss))
     assert repr(twin) == repr(loss)
-    assert twin.state_dict().keys() == {
-        f"auto.{name}" for name in ("T", "even", "means", "num_steps", "peak")
-    }
+    assert twin.state_dict().keys() == {"auto.T", "auto.means", "auto.num_steps"}
 
 
 def test_other_words_are_refused():
@@ -437,18 +401,7 @@ def test_numbers_and_tensors_give_the_same(num_classes, generator):
         if step == 30:
             logits[0, 0], counts = math.nan, None
         torch.testing.assert_close(
-            quick.observe(logits, target, counts),
-            slow.observe(logits, target, counts),
-            rtol=1e-5,  # the slow way has the means and what follows from them in float32
-            atol=1e-5,
+            quick.observe(logits, target, counts), slow.observe(logits, target, counts)
         )
     for name, value in quick.state_dict().items():
-        torch.testing.assert_close(value, slow.state_dict()[name], rtol=1e-5, atol=1e-5)
-
-
-def test_numbers_and_tensors_see_the_same_labels_memorised():
-    quick, slow = AutoT(), AutoT()
-    slow._follow = slow._follow_tensors
-    for logits, target in memorised_batches(80):
-        torch.testing.assert_close(quick.observe(logits, target), slow.observe(logits, target))
-    assert quick.even.item() == pytest.approx(slow.even.item()) != 0
+        torch.testing.assert_close(value, slow.state_dict()[name])

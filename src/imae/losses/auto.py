@@ -13,13 +13,8 @@ from imae.losses.arguments import is_plain, is_transformed
 from imae.losses.kernel import CAPPED_PIECE, rows_of
 from imae.losses.margin import precise
 
-# T is at most the first before labels are memorised, and the second in all.
+# T is at most this.
 _LARGEST_T = 24.0
-_LARGEST_T_IN_ALL = 40.0
-# The share of labels that say nothing is taken once k has at most this error.
-_LARGEST_ERROR = 0.1
-# How T grows with labels that are predicted though they cannot all be known.
-_PER_EXCESS = 1500.0
 # Running means over about this many steps; over all of them before.
 _DECAY = 0.98
 _WARM_UP_STEPS = 20
@@ -44,8 +39,6 @@ class Step(NamedTuple):
     T: float
     means: list[float]
     num_steps: int
-    peak: float
-    even: float
 
 
 class AutoT(nn.Module):
@@ -63,9 +56,7 @@ class AutoT(nn.Module):
         l   = ((a - u/C - e) / (1 - u + 2 e) - 0.3) / 0.4, within [0, 1]; 1 for two classes
         k   = (a - u/C) / (1 - u), 0 if u is 1 or more
         m   = 4 + 20 (k - 0.68) / 0.1, within [4, 24]; 24 for two classes
-        u_0 = u when k >= 0.68 and 2 e <= 0.1 (1 - u) for the first time, 0 before
-        x   = a - (1 - u_0 (C - 1) / C) - 2 e, at least 0; 0 before, and for two classes
-        T   = the highest min(24 l r sqrt(s d g), m) so far, + 1500 x d u_0, at most 40
+        T   = the highest min(24 l r sqrt(s d g), m) so far
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
     and r is near 1 from the first epoch, at any rate of noise. Where a problem is hard, it is
@@ -82,12 +73,6 @@ class AutoT(nn.Module):
     smaller, not larger. A T above 4 in a model that has learned a part of the labels keeps it from
     learning the rest at a high learning rate, and does less harm once it has learned most: hence
     the limit m.
-
-    When most is learned, a share u_0 of the labels says nothing, and a model that knew all the
-    others would predict 1 - u_0 (C - 1) / C of the labels. It predicts more only by memorising
-    wrong ones: x is how much more, and raises T until it stops. It is not remembered, because u_0
-    is too high in a network that learns fast: a T that is too large makes x fall, and T with it.
-    With right labels d is small and so is u_0, and T hardly changes.
 
     In evaluation mode nothing changes, nor where ``torch.utils.checkpoint`` repeats a forward pass.
     The state is saved with the module. The transforms of ``torch.func`` change no state and so
@@ -113,8 +98,6 @@ class AutoT(nn.Module):
     T: Tensor
     means: Tensor
     num_steps: Tensor
-    peak: Tensor
-    even: Tensor
 
     def __init__(self, cap: float = 1.0) -> None:
         super().__init__()
@@ -123,8 +106,6 @@ class AutoT(nn.Module):
         # Of a, of q where contradicted and where not, and of labels in the less likely half.
         self.register_buffer("means", torch.zeros(4))
         self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("peak", torch.zeros(()))
-        self.register_buffer("even", torch.zeros(()))
 
     @torch.no_grad()
     def observe(
@@ -213,26 +194,17 @@ class AutoT(nn.Module):
         means: list[float] = self.means.tolist()
         *parts, number, squares = sums
         is_usable = number > 0 and math.isfinite(sum(parts))
-        peak, even = self.peak.item(), self.even.item()
         if not (is_usable and self._learns()):
-            return Step(T, means, steps, peak, even)
+            return Step(T, means, steps)
         steps += 1
         kept = min(1 - 1 / steps, _DECAY)
         part = (1 - kept) / number
         means = [kept * old + part * new for old, new in zip(means, parts, strict=True)]
         # A row that counts twice is two rows; rows that all count little are still as many.
         num_rows = max(number, number**2 / squares) if squares > 0 else number
-        num_rows *= min(steps, _STEPS_IN_MEANS)
-        now, share = _rule(means, chance, num_rows)
-        if steps <= _WARM_UP_STEPS + 1:
-            return Step(now, means, steps, now, even)
-        share_of_even = _even(means, chance)
-        is_exact = 1 / math.sqrt(max(num_rows, 1.0)) <= _LARGEST_ERROR * (1 - share_of_even)
-        if even == 0 and share >= _PARTLY_LEARNED and is_exact:
-            even = share_of_even
-        peak = max(peak, now)
-        more = _excess(means, chance, num_rows, even)
-        return Step(min(peak + more, _LARGEST_T_IN_ALL), means, steps, peak, even)
+        now = _rule(means, chance, num_rows * min(steps, _STEPS_IN_MEANS))
+        is_remembered = steps > _WARM_UP_STEPS + 1
+        return Step(max(T, now) if is_remembered else now, means, steps)
 
     def take(self, step: Step) -> None:
         """Changes the state, of a module on the CPU."""
@@ -240,8 +212,6 @@ class AutoT(nn.Module):
         self.T.numpy()[()] = step.T
         self.means.numpy()[:] = step.means
         self.num_steps.numpy()[()] = step.num_steps
-        self.peak.numpy()[()] = step.peak
-        self.even.numpy()[()] = step.even
 
     def _follow_tensors(self, sums: Tensor, chance: float) -> None:
         """Takes the sums over a batch into the means, and T from them, without a look at either."""
@@ -254,99 +224,74 @@ class AutoT(nn.Module):
         means = torch.where(is_usable, torch.lerp(batch, self.means, kept), self.means)
         share = number / torch.where(squares > 0, squares, torch.ones_like(squares))
         num_rows = torch.maximum(number, number * share)  # a square of large numbers is infinite
-        num_rows = num_rows * steps.clamp(max=_STEPS_IN_MEANS)
-        now, share = self._rule(means, chance, num_rows)
+        now = self._rule(means, chance, num_rows * steps.clamp(max=_STEPS_IN_MEANS))
         is_remembered = steps > _WARM_UP_STEPS + 1
-        share_of_even = means[3] * _even_share(chance)
-        error = num_rows.clamp(min=1).rsqrt()
-        is_first = is_remembered & (self.even == 0) & (share >= _PARTLY_LEARNED)
-        is_first &= error <= _LARGEST_ERROR * (1 - share_of_even)
-        even = torch.where(is_first, share_of_even, self.even)
-        excess = means[0] - (1 - even * (1 - chance)) - error
-        more = _PER_EXCESS * excess.clamp(min=0) * (1 - means[0]) * even
-        peak = torch.where(is_remembered, torch.maximum(self.peak, now), now)
-        T = torch.where(is_remembered, (peak + more).clamp(max=_LARGEST_T_IN_ALL), now)
-        for buffer, value in ((self.T, T), (self.peak, peak), (self.even, even)):
-            buffer.copy_(torch.where(is_usable, value, buffer))
+        T = torch.where(is_remembered, torch.maximum(self.T, now), now)
+        self.T.copy_(torch.where(is_usable, T, self.T))
         self.means.copy_(means)
         self.num_steps.copy_(torch.where(is_usable, steps, self.num_steps))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves to another device, but stays in float32: half precision has no running means."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name in ("T", "means", "peak", "even"):
+        for name in ("T", "means"):
             buffer = self.get_buffer(name)
             if buffer.dtype in (torch.float16, torch.bfloat16):
                 self.register_buffer(name, buffer.float())
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Takes the state of earlier versions too, with three means, without the last two."""
+        """Takes the state of an earlier version too, which had three means."""
         means = state_dict.get(prefix + "means")
         if means is not None and means.shape == (3,):
             state_dict[prefix + "means"] = torch.cat([means, means.new_zeros(1)])
-        if means is not None:
-            state_dict.setdefault(prefix + "peak", state_dict[prefix + "T"].clone())
-            state_dict.setdefault(prefix + "even", means.new_zeros(()))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    def _rule(self, means: Tensor, chance: float, num_rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _rule(self, means: Tensor, chance: float, num_rows: Tensor) -> Tensor:
         agreement, sure_against, sure_with, low = means.unbind()
         difference = 1 - agreement
         against = sure_against.clamp(min=0) / (difference + _PRIOR_ROWS)
         agreeing = sure_with.clamp(min=0) / (agreement + _PRIOR_ROWS)
         ratio = torch.where(against < agreeing, against / agreeing, torch.ones_like(against))
         gate = ((agreement - chance) / (1 - chance) / _FULL_AGREEMENT).clamp(0, 1)
-        wanted = _LARGEST_T * ratio * (against * difference * gate).sqrt()
-        if chance >= 0.5:
-            return wanted, torch.zeros_like(wanted)
         even = low * _even_share(chance)
         error = 0.5 * num_rows.clamp(min=1).rsqrt()
         known = (agreement - even * chance - error) / (1 - even.clamp(max=1) + 2 * error)
         learned = ((known - _NOT_LEARNED) / (_LEARNED - _NOT_LEARNED)).clamp(0, 1)
+        learned = learned if chance < 0.5 else torch.ones_like(learned)
+        wanted = _LARGEST_T * learned * ratio * (against * difference * gate).sqrt()
+        if chance >= 0.5:
+            return wanted
         is_known = even < 1
         predicted = (agreement - even * chance) / torch.where(is_known, 1 - even, 1)
-        predicted = torch.where(is_known, predicted, 0)
         share = (predicted - _PARTLY_LEARNED) / (_MOSTLY_LEARNED - _PARTLY_LEARNED)
-        limit = _CAUTIOUS_T + (_LARGEST_T - _CAUTIOUS_T) * share.clamp(0, 1)
-        return torch.minimum(wanted * learned, limit), predicted
+        share = torch.where(is_known, share, 0).clamp(0, 1)
+        return torch.minimum(wanted, _CAUTIOUS_T + (_LARGEST_T - _CAUTIOUS_T) * share)
 
     def extra_repr(self) -> str:
         """The cap, for ``repr``."""
         return f"cap={self.cap}"
 
 
-def _rule(means: Sequence[float], chance: float, num_rows: float) -> tuple[float, float]:
-    """``AutoT._rule`` for numbers: T if nothing is memorised, and k, 0 for two classes."""
-    agreement, sure_against, sure_with, _ = means
+def _rule(means: Sequence[float], chance: float, num_rows: float) -> float:
+    """``AutoT._rule`` for numbers."""
+    agreement, sure_against, sure_with, low = means
     difference = 1 - agreement
     against = max(sure_against, 0.0) / (difference + _PRIOR_ROWS)
     agreeing = max(sure_with, 0.0) / (agreement + _PRIOR_ROWS)
     ratio = against / agreeing if against < agreeing else 1.0
     gate = min(max((agreement - chance) / (1 - chance) / _FULL_AGREEMENT, 0.0), 1.0)
-    wanted = _LARGEST_T * ratio * math.sqrt(against * difference * gate)
-    if chance >= 0.5:
-        return wanted, 0.0
-    even = _even(means, chance)
+    even = low * _even_share(chance)
     error = 0.5 / math.sqrt(max(num_rows, 1.0))
     known = (agreement - even * chance - error) / (1 - min(even, 1.0) + 2 * error)
     learned = min(max((known - _NOT_LEARNED) / (_LEARNED - _NOT_LEARNED), 0.0), 1.0)
+    learned = learned if chance < 0.5 else 1.0
+    wanted = _LARGEST_T * learned * ratio * math.sqrt(against * difference * gate)
+    if chance >= 0.5:
+        return wanted
     predicted = (agreement - even * chance) / (1 - even) if even < 1 else 0.0
     share = (predicted - _PARTLY_LEARNED) / (_MOSTLY_LEARNED - _PARTLY_LEARNED)
-    limit = _CAUTIOUS_T + (_LARGEST_T - _CAUTIOUS_T) * min(max(share, 0.0), 1.0)
-    return min(wanted * learned, limit), predicted
-
-
-def _excess(means: Sequence[float], chance: float, num_rows: float, even: float) -> float:
-    """What T gains from labels that are predicted beyond those that can be known."""
-    agreement = means[0]
-    excess = agreement - (1 - even * (1 - chance)) - 1 / math.sqrt(max(num_rows, 1.0))
-    return _PER_EXCESS * max(excess, 0.0) * (1 - agreement) * even
-
-
-def _even(means: Sequence[float], chance: float) -> float:
-    """Share of labels that say nothing."""
-    return means[3] * _even_share(chance)
+    return min(wanted, _CAUTIOUS_T + (_LARGEST_T - _CAUTIOUS_T) * min(max(share, 0.0), 1.0))
 
 
 def _even_share(chance: float) -> float:
