@@ -1,6 +1,7 @@
 import pytest
 
-from imae.report.formats import duration, percent, printable, shorten
+from imae.records.files import printable
+from imae.report.formats import duration, percent, shorten
 
 
 @pytest.mark.parametrize(

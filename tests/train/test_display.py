@@ -33,6 +33,15 @@ def test_the_bar_shows_lines_as_they_are(capsys):
     assert "imae: [red] must not be missed" in captured.err
 
 
+@pytest.mark.parametrize("kind", [BarDisplay, LineDisplay, QuietDisplay])
+def test_a_name_from_a_file_does_not_control_the_terminal(capsys, kind):
+    kind().say("classes cat\x1b[2J\u202etac 3")
+    err = capsys.readouterr().err
+    assert "\u202e" not in err
+    assert "\x1b[2J" not in err
+    assert "cat\ufffd[2J\ufffdtac 3" in err
+
+
 @pytest.mark.parametrize("kind", [BarDisplay, LineDisplay])
 def test_what_was_told_about_the_data_is_not_told_again(capsys, kind):
     printed = set()

@@ -22,8 +22,8 @@ from imae.audit.correct import Checked, Sample
 from imae.audit.decisions import Decision, identity
 from imae.audit.result import Audit
 from imae.errors import ArgumentError
-from imae.records.files import whole_file
-from imae.report.formats import percent, printable
+from imae.records.files import printable, whole_file
+from imae.report.formats import percent
 from imae.report.page import build_environment, policy
 
 PAGE_SIZE = 500  # suspects on one page

@@ -432,7 +432,7 @@ def command_line(*words: object) -> str:
         >>> command_line("imae", "train", "my photos")
         "imae train 'my photos'"
     """
-    from imae.report.formats import printable
+    from imae.records.files import printable
 
     return " ".join(shlex.quote(printable(word)) for word in words)
 

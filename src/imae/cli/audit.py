@@ -311,7 +311,8 @@ def _summarise(found: "Audit", path: Path, page: Path, precision: float | None =
 
     from imae.audit.cards import suspects
     from imae.audit.page import is_doubtful, rate_words, review_words
-    from imae.report.formats import printable, shorten_middle
+    from imae.records.files import printable
+    from imae.report.formats import shorten_middle
 
     console = Console()
     table = Table("row", "given", "suggested", "wrong")

@@ -66,7 +66,7 @@ def predict(
     import numpy as np
 
     from imae.data.image_files import BadImageError
-    from imae.report.formats import printable
+    from imae.records.files import printable
     from imae.train import Run
     from imae.train.predict import check_output, save_predictions
     from imae.train.predict import predict as predict_rows

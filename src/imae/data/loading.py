@@ -297,7 +297,8 @@ def describe(data: Data) -> str:
     ]
     more = ", ..." if len(shown) > _MOST_NAMES else ""
     classes = f"{data.num_classes} classes ({', '.join(shown[:_MOST_NAMES])}{more})"
-    skipped = f"; {len(data.skipped)} rows skipped" if data.skipped else ""
+    number = len(data.skipped)
+    skipped = f"; {number} row{'s' * (number != 1)} skipped" if number else ""
     weighted = "" if data.train.weights is None else "; rows have weights"
     return f"{data.name}: {rows}{skipped}; {classes}; {_inputs(data)}{weighted}"
 

@@ -1,4 +1,4 @@
-"""Files of a run: atomic writing, checked reading, and locks."""
+"""Files of a run: atomic writing, checked reading, locks, and how to print names from them."""
 
 import contextlib
 import json
@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import ArgumentError, DataError, ImaeError
+
+_JOINERS = "\u200c\u200d"  # not printable by themselves, but part of names and emoji
 
 
 @contextlib.contextmanager
@@ -417,3 +419,19 @@ def check_overwriting(path: Path, *, overwrite: bool) -> None:
         raise ArgumentError(f"{path}: is a file of a run; choose another --out")
     if path.is_file() and not overwrite:
         raise ArgumentError(f"{path}: exists already; choose another --out, or give --overwrite")
+
+
+def printable(value: object) -> str:
+    r"""The value as one line of characters that a terminal, a page or a file can hold.
+
+    Control characters, line breaks, characters that turn the direction of writing and halves of
+    surrogate pairs each become the replacement character: a name from a file must not control
+    a terminal or hide a part of itself.
+
+    Examples:
+        >>> printable("cat\x1b[2J")
+        'cat�[2J'
+    """
+    return "".join(
+        letter if letter.isprintable() or letter in _JOINERS else "\ufffd" for letter in str(value)
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from imae.records import RunFolder
+from imae.records.files import printable
 from imae.records.measures import HELD_OUT, MEASURES, Column, Measure
 from imae.report.chart import Chart, accuracy_series, line_chart
 from imae.report.diagnosis import (
@@ -26,7 +27,7 @@ from imae.report.dynamics import (
     share_chart,
     weight_chart,
 )
-from imae.report.formats import REPORTED, printable, setting_words, thin
+from imae.report.formats import REPORTED, setting_words, thin
 from imae.report.hints import Summary, notes_of_method, notes_of_setting, summarise
 from imae.report.read import RunRecord
 

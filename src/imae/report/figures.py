@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import import_extra
-from imae.records.files import whole_file
+from imae.records.files import printable, whole_file
 from imae.report.chart import Series
 from imae.report.comparison import Comparison, compare, group, table
 from imae.report.dynamics import NUM_BINS, read_labels
-from imae.report.formats import printable
 from imae.report.read import RunRecord
 
 # A palette that colour-blind readers can distinguish (Okabe and Ito); None is the text's colour.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from imae.errors import check_choice, import_extra
-from imae.records.files import write_file
+from imae.records.files import printable, write_file
 from imae.records.measures import COLUMNS
 from imae.report.hints import Summary
 
@@ -20,23 +20,6 @@ if TYPE_CHECKING:
 REPORTED = tuple(column for column in COLUMNS if column.measure.is_summary)
 UNKNOWN = "-"
 Item = TypeVar("Item")
-_JOINERS = "\u200c\u200d"  # not printable by themselves, but part of names and emoji
-
-
-def printable(value: object) -> str:
-    r"""The value as one line of characters that a terminal, a page or a file can hold.
-
-    Control characters, line breaks, characters that turn the direction of writing and halves of
-    surrogate pairs each become the replacement character: a name from a file must not control
-    a terminal or hide a part of itself.
-
-    Examples:
-        >>> printable("cat\x1b[2J")
-        'cat�[2J'
-    """
-    return "".join(
-        letter if letter.isprintable() or letter in _JOINERS else "\ufffd" for letter in str(value)
-    )
 
 
 def shorten(text: str, *, limit: int) -> str:

@@ -16,23 +16,14 @@ from numpy.typing import NDArray
 
 from imae.errors import import_extra
 from imae.metrics.retrieval import JUNK, Retrieval
-from imae.records.files import write_file
+from imae.records.files import printable, write_file
 from imae.records.measures import HELD_OUT, TEST
 from imae.report import chart
 from imae.report.chart import Chart
 from imae.report.comparison import compare, group, table
 from imae.report.diagnosis import Previewer, relative_link
 from imae.report.dynamics import WIDE_X_AXIS, X_AXIS, Y_AXIS, Labels, read_labels
-from imae.report.formats import (
-    UNKNOWN,
-    duration,
-    percent,
-    printable,
-    shorten,
-    summary_text,
-    thin,
-    time_text,
-)
+from imae.report.formats import UNKNOWN, duration, percent, shorten, summary_text, thin, time_text
 from imae.report.read import RunRecord, flatten, shared
 
 _NUM_NUMBERS = 20  # rows of the table behind a figure

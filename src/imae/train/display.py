@@ -11,7 +11,7 @@ from typing import Any, final
 
 from imae.errors import import_extra
 from imae.records import RunFolder, explained_writing
-from imae.records.files import whole_file
+from imae.records.files import printable, whole_file
 from imae.records.measures import HELD_OUT, TEST
 
 _SECONDS_BETWEEN_LINES = 60
@@ -52,7 +52,7 @@ class QuietDisplay(Display):
 
     def say(self, line: str) -> None:
         """Prints the line."""
-        print(f"imae: {line}", file=sys.stderr, flush=True)
+        print(f"imae: {printable(line)}", file=sys.stderr, flush=True)
 
     def read(self, summary: str, notes: Sequence[str]) -> None:  # noqa: ARG002
         """Prints the notes."""
@@ -80,7 +80,7 @@ class LineDisplay(Display):
 
     def say(self, line: str) -> None:
         """Prints the line."""
-        print(f"imae: {line}", file=sys.stderr, flush=True)
+        print(f"imae: {printable(line)}", file=sys.stderr, flush=True)
 
     def read(self, summary: str, notes: Sequence[str]) -> None:
         """Prints the summary and the notes, unless they were printed before."""
@@ -160,7 +160,9 @@ class BarDisplay(Display):
 
     def say(self, line: str) -> None:
         """Prints the line above the bar."""
-        self._bar.console.print(f"imae: {line}", markup=False, highlight=False, soft_wrap=True)
+        self._bar.console.print(
+            f"imae: {printable(line)}", markup=False, highlight=False, soft_wrap=True
+        )
 
     def close(self) -> None:
         """Leaves the bar as it is."""
