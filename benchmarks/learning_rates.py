@@ -71,12 +71,16 @@ def measured(name: str, arguments: argparse.Namespace) -> float:
         "seed": arguments.seed,
         "out": str(folder),
     }
+    run = RunFolder(folder)
     try:
-        train(config)
+        if run.result() is None:
+            train(config)
     except ImaeError as error:
+        if "not finite" not in str(error):
+            raise
         print(f"{name}: {error}")
         return DIVERGED
-    result = RunFolder(folder).result()
+    result = run.result()
     assert result is not None
     return round(100 * float(result["final"]["test_accuracy"]), 2)
 
