@@ -1,7 +1,7 @@
 """How well an audit finds wrong labels, beside cleanlab and simpler rules.
 
     python benchmarks/audit.py detect --out results/audit      # tables of results/audit/README.md
-    python benchmarks/audit.py scratch --steps imae            # the same from scratch, budget short
+    python benchmarks/audit.py scratch                         # the same from scratch, budget short
     python benchmarks/audit.py round --out results/audit --photos FOLDER
     python benchmarks/audit.py photos --photos FOLDER          # the command `imae audit` on photos
     python benchmarks/audit.py table --out results/audit       # tables of the existing records
@@ -11,10 +11,11 @@
 audit's loss and once with cross entropy, and compares ways to find wrong labels: the audit of each
 run; cleanlab on the probabilities of its best weights by held-out labels, on probabilities from 3
 folds at the cost of one run and of three, and on 5-fold logistic regression; the raw margin (AUM);
-and the rule that a label is wrong if those best weights predict another. ``scratch`` does the same
-for runs on 5,000 images at the budget ``short`` of the recipes. ``photos`` audits photos with 30%
-of the labels made wrong, and as they are. Finished cells are read from ``--out``; with
-``--runs FOLDER`` the runs are kept, so that another audit of them needs no training.
+and the rule that a label is wrong if those best weights predict another. ``scratch`` does the same,
+without the regression, for runs on 5,000 images at the budget ``short`` of the recipes.
+``photos`` audits photos with 30% of the labels made wrong, and as they are. Finished cells are read
+from ``--out``; with ``--runs FOLDER`` the runs are kept, so that another audit of them needs no
+training.
 """
 
 import argparse
@@ -44,12 +45,12 @@ from machine import command_line, describe
 from imae.audit import Audit, audit, mean_disbelief, mean_negative_margin
 from imae.audit.calibrate import flag_count
 from imae.audit.sources import ARGUMENTS
-from imae.data import Data, Split, Table
+from imae.data import ArrayImages, Data, Split
 from imae.recipes.protocols import CIFAR10, CIFAR100, short
 from imae.recipes.recipe import merged
 from imae.records import EpochDynamics, RunFolder
-from imae.train import Config, Run, build_config, resume, train
-from imae.train.rows import Prepared, prepare
+from imae.train import Run, build_config, resume, train
+from imae.train.rows import prepare
 
 SETS: dict[str, dict[str, Any]] = {
     "cifar10n worst": {"data": {"name": "cifar10n", "options": {"variant": "worst"}}},
@@ -110,7 +111,7 @@ def main() -> None:
         }
         arguments.sets = ["cifar10n worst", *(["photos symmetric 30%"] if arguments.photos else [])]
     if arguments.what == "scratch":
-        arguments.steps = [step for step in arguments.steps if step in ("imae", "cce")]
+        arguments.steps = [step for step in arguments.steps if step != "regression"]
         arguments.sets = [from_scratch(name) for name in arguments.sets]
     if arguments.what == "photos":
         arguments.sets = list(PHOTOS)
@@ -149,7 +150,7 @@ def loss(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"method": {"name": arguments.method, "arguments": arguments.arguments}}
 
 
-def settings(name: str, seed: int, folder: str, epochs: int, **changes: Any) -> Config:
+def settings(name: str, seed: int, folder: str, epochs: int, **changes: Any) -> dict[str, Any]:
     content = {**HEAD, **SETS[name], "seed": seed, "out": folder, **changes}
     data: dict[str, Any] = {"hold_out": 0.1, "own_validation": False}
     if content["model"] == HEAD["model"]:
@@ -157,11 +158,11 @@ def settings(name: str, seed: int, folder: str, epochs: int, **changes: Any) -> 
     content["data"] = {**SETS[name]["data"], **data, **changes.get("data", {})}
     budget = SETS[name].get("train", {"epochs": epochs, "batch_size": 128})
     content["train"] = {**budget, "measure_train": False}
-    return build_config(content)
+    return content
 
 
 def trained(name: str, seed: int, folder: str, epochs: int, **changes: Any) -> Run:
-    return train(settings(name, seed, folder, epochs, **changes))
+    return train(build_config(settings(name, seed, folder, epochs, **changes)))
 
 
 def by_imae(name: str, seed: int, arguments: argparse.Namespace) -> list[Row]:
@@ -189,7 +190,10 @@ def by_run(
 def by_folds(name: str, seed: int, arguments: argparse.Namespace, *, cost: int = 1) -> list[Row]:
     """3 folds train on two thirds of the rows each: with half the epochs they cost one run."""
     whole = all_rows(name, seed)
-    fit = partial(cce_head, epochs=cost * arguments.epochs // 2, seed=seed)
+
+    def fit(part: Split) -> torch.nn.Module:
+        return by_cross_entropy(part, settings(name, seed, "unused", arguments.epochs), cost)
+
     began = time.perf_counter()
     probabilities = folded(whole, 3, fit)
     title = f"cleanlab, 3 folds, {cost} x the cost"
@@ -265,17 +269,16 @@ def score_rows(
 
 
 def all_rows(name: str, seed: int) -> Split:
-    """The rows that are trained on and held out, as features."""
-    return rows_of(prepare(settings(name, seed, "unused", 1)))
-
-
-def rows_of(prepared: Prepared) -> Split:
+    """The rows that are trained on and held out."""
+    prepared = prepare(build_config(settings(name, seed, "unused", 1)))
     assert prepared.validation is not None
     parts = (prepared.train, prepared.validation)
-    assert isinstance(parts[0].inputs, Table)
     clean = [part.clean_labels for part in parts if part.clean_labels is not None]
+    inputs = parts[0].inputs
+    values = "pixels" if isinstance(inputs, ArrayImages) else "values"
+    joined = np.concatenate([getattr(part.inputs, values) for part in parts])
     return Split(
-        Table(np.concatenate([part.inputs.values for part in parts])),  # type: ignore[attr-defined]
+        replace(inputs, **{values: joined}),  # type: ignore[type-var]
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.row_ids for part in parts]),
         parts[0].class_names,
@@ -300,15 +303,14 @@ def folded(whole: Split, number: int, fit: Model) -> Floats:
     return probabilities
 
 
-def cce_head(part: Split, epochs: int, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The head of the runs, trained by cross entropy."""
+def by_cross_entropy(part: Split, content: dict[str, Any], cost: int) -> torch.nn.Module:
+    """The network of a run, trained on a fold for half its epochs times the cost."""
     with tempfile.TemporaryDirectory() as folder:
-        content = {
-            **HEAD,
-            "seed": seed,
+        content |= {
             "method": {"name": "cce"},
-            "data": {"hold_out": 0},
-            "train": {"epochs": epochs, "batch_size": 128, "measure_train": False},
+            "noise": None,  # it is in the labels
+            "data": {"hold_out": 0, "augment": content["data"].get("augment", True)},
+            "train": {**content["train"], "epochs": cost * content["train"]["epochs"] // 2},
             "out": f"{folder}/run",
         }
         rows = replace(part, clean_labels=None)
