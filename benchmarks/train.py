@@ -49,7 +49,7 @@ from imae.train.config import Config
 from imae.train.display import Display
 from imae.train.dynamics import Dynamics
 from imae.train.journal import Journal
-from imae.train.learner import held_dynamics
+from imae.train.learner import predict_held_out
 from imae.train.loop import train_step
 from imae.train.machine import build_fabric, pinned
 from imae.train.processes import StopRequest
@@ -306,10 +306,10 @@ def ends_of_epochs(state: State, folder: Path) -> tuple[float, float]:
     journal = Journal(RunFolder(folder), Display())
     journal.begin(state, is_resumed=False)
     start = time.perf_counter()
-    held = held_dynamics(state)
+    held = predict_held_out(state)
     predicted = time.perf_counter()
     record = Dynamics.record(state.dynamics.state())
-    journal.run.write_dynamics(1, record, held, is_synced=False)
+    journal.run.write_dynamics(1, record, held.unseen, is_synced=False)
     journal.checkpoint(state)
     journal.run.append_history({"step": state.step, "test_accuracy": 0.5})
     journal.run.write_progress(step=1, total_steps=1, seconds=1.0, status="running")

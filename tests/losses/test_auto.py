@@ -21,7 +21,16 @@ class Reference:
 
     def __init__(self, cap):
         self.cap, self.n = cap, 0
-        self.a = self.against = self.agreeing = self.low = self.peak = self.T = 0.0
+        self.a = self.against = self.agreeing = self.low = self.peak = self.gained = 0.0
+
+    def unseen(self, logits, target):
+        low = [
+            float(y in sorted(range(C), key=lambda each: -z[each])[C // 2 :])
+            for z, y in zip(logits.tolist(), target.tolist(), strict=True)
+        ]
+        share = sum(low) / len(low)
+        error = math.sqrt(share * (1 - share) / len(low))
+        self.gained = 200 * max(0.0, 2 * (share - error) - 2 * self.low)
 
     def step(self, logits, target):
         hits, against, agreeing, low = [], [], [], []
@@ -52,11 +61,8 @@ class Reference:
         share = (self.a - u / C) / (1 - u) if u < 1 else 0.0
         limit = min(24.0, max(4.0, 4 + 20 * (share - 0.68) / 0.1))
         now = min(24 * learned * r * math.sqrt(s * d * g), limit)
-        if self.n > 20:
-            self.peak = max(self.peak, now)
-            now = self.peak
-        self.T = now
-        return now
+        self.peak = max(self.peak, now) if self.n > 21 else now
+        return min(40.0, self.peak + self.gained)
 
 
 def batches(number, size=16):
@@ -82,6 +88,72 @@ def test_it_is_the_rule_written_out(cap):
     assert seen[20:] == sorted(seen[20:])  # never falls after the warm-up
     assert seen[:20] != sorted(seen[:20])
     assert 0 < seen[-1] < 20
+
+
+def likelier(logits, target):
+    """How many classes are likelier than the label."""
+    return (logits > logits.gather(1, target.unsqueeze(1))).sum(1)
+
+
+@pytest.mark.parametrize("is_by_numbers", [True, False])
+def test_what_it_gains_from_memorised_labels_is_the_rule_written_out(is_by_numbers):
+    auto, reference = AutoT().double(), Reference(1.0)
+    if not is_by_numbers:
+        auto._follow = auto._follow_tensors
+    gained = []
+    for step, (logits, target) in enumerate(batches(60)):
+        is_memorised = torch.arange(len(target)) % 2 < step // 20  # none, a half, a half
+        logits[is_memorised, target[is_memorised]] += 20
+        found = float(auto.observe(logits, target))
+        assert found == pytest.approx(reference.step(logits, target), rel=1e-4, abs=1e-6)
+        if step % 10 == 9:
+            unseen = next(batches(1, size=400))
+            auto.observe_unseen(likelier(*unseen), C)
+            reference.unseen(*unseen)
+            gained.append(float(auto.gained))
+            assert gained[-1] == pytest.approx(reference.gained, rel=1e-4, abs=1e-5)
+    assert gained[1] < gained[-1]
+    assert gained[-1] > 2
+
+
+def test_t_rises_while_labels_are_memorised_and_falls_again():
+    auto = AutoT()
+    honest = [drawn(2000, 10, accuracy=0.8, rate=0.4, seed=seed) for seed in range(30)]
+    for logits, target in honest:
+        auto.observe(logits, target)
+    before, unseen = auto.T.item(), likelier(*drawn(9000, 10, accuracy=0.8, rate=0.4, seed=99))
+    auto.observe_unseen(unseen, 10)
+    assert auto.observe(*honest[0]).item() == pytest.approx(before, abs=0.1)  # nothing memorised
+    for logits, target in honest:
+        logits = logits.clone()
+        logits[::3, :].scatter_(1, target[::3, None], 40.0)
+        auto.observe(logits, target)
+    auto.observe_unseen(unseen, 10)
+    assert auto.observe(*honest[0]).item() > before + 5
+    assert auto.T.item() <= 40
+    for _ in range(9):
+        for logits, target in honest:
+            auto.observe(logits, target)
+    auto.observe_unseen(unseen, 10)
+    assert auto.observe(*honest[0]).item() == pytest.approx(before, abs=0.5)
+
+
+def test_two_classes_no_rows_and_right_labels_change_nothing():
+    auto = AutoT()
+    auto.observe_unseen(torch.ones(50), 2)
+    auto.observe_unseen(torch.ones(0), 10)
+    assert auto.gained.item() == 0
+    auto.observe_unseen(torch.full((50,), 9), 10)
+    assert auto.gained.item() > 0
+    auto.observe_unseen(torch.zeros(50), 10)  # such as rows whose labels were checked
+    assert auto.gained.item() == 0
+
+
+def test_the_state_of_a_version_without_a_gain_is_taken():
+    auto = AutoT()
+    old = {"T": torch.tensor(7.0), "means": torch.zeros(4), "num_steps": torch.tensor(30)}
+    auto.load_state_dict(old)
+    assert (auto.peak.item(), auto.gained.item()) == (7.0, 0.0)
 
 
 def test_labels_that_agree_and_chance_give_no_weight_to_uncertain_rows():
@@ -380,7 +452,9 @@ def test_the_recommended_form_is_one_line():
     loss = imae.IMAELoss(T="auto", cap=0.75, normalize="half")
     twin = pickle.loads(pickle.dumps(loss))
     assert repr(twin) == repr(loss)
-    assert twin.state_dict().keys() == {"auto.T", "auto.means", "auto.num_steps"}
+    assert twin.state_dict().keys() == {
+        f"auto.{name}" for name in ("T", "means", "num_steps", "peak", "gained")
+    }
 
 
 def test_other_words_are_refused():
@@ -403,5 +477,8 @@ def test_numbers_and_tensors_give_the_same(num_classes, generator):
         torch.testing.assert_close(
             quick.observe(logits, target, counts), slow.observe(logits, target, counts)
         )
+        if step % 20 == 19:
+            for auto in (quick, slow):
+                auto.observe_unseen(torch.arange(40) % num_classes, num_classes)
     for name, value in quick.state_dict().items():
         torch.testing.assert_close(value, slow.state_dict()[name])

@@ -1,10 +1,14 @@
 """T that follows the training: in the history, in checkpoints, and over several processes."""
 
+import numpy as np
 import pytest
+import torch
 
+from imae.methods.method import CurveMethod
 from imae.train import resume, train
 from imae.train import run as run_module
 from imae.train.processes import Stopped
+from imae.train.rows import prepare
 
 
 def numbers(run):
@@ -32,6 +36,27 @@ def test_the_history_has_t_and_a_resume_continues_it(configure, tmp_path, monkey
         with pytest.raises(Stopped):
             train(config)
     assert numbers(resume(tmp_path / "cut")) == numbers(whole)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_the_method_sees_the_held_out_rows_after_each_epoch(configure, arrays, monkeypatch, is_own):
+    seen = []
+    monkeypatch.setattr(CurveMethod, "see_held_out", lambda _, number: seen.append(number))
+    if is_own:
+        with np.load(arrays) as file:
+            content = dict(file)
+        content["split"] = np.where(
+            np.arange(len(content["y"])) % 5 == 3, "validation", content["split"]
+        )
+        np.savez(arrays, **content)
+    config = configure(method={"name": "imae_capped"}, train={"epochs": 2})
+    run = train(config)
+    prepared = prepare(run.config)
+    assert prepared.is_held_out != is_own
+    logits = run.load_model("final")(prepared.validation.inputs.batch(slice(None), generator=None))
+    own = logits.gather(1, torch.from_numpy(prepared.validation.labels)[:, None])
+    assert len(seen) == 2
+    assert seen[-1].tolist() == (logits > own).sum(1).tolist()
 
 
 def test_a_fixed_t_is_not_in_the_history(configure):

@@ -13,8 +13,10 @@ from imae.losses.arguments import is_plain, is_transformed
 from imae.losses.kernel import CAPPED_PIECE, rows_of
 from imae.losses.margin import precise
 
-# T is at most this.
-_LARGEST_T = 24.0
+# T is at most the first number, and with what it gains from memorised labels at most the second.
+_LARGEST_T, _LARGEST_T_IN_ALL = 24.0, 40.0
+# What T gains for each part of the labels that is uninformative and memorised.
+_PER_MEMORISED = 200.0
 # Running means over about this many steps; over all of them before.
 _DECAY = 0.98
 _WARM_UP_STEPS = 20
@@ -39,6 +41,7 @@ class Step(NamedTuple):
     T: float
     means: list[float]
     num_steps: int
+    peak: float
 
 
 class AutoT(nn.Module):
@@ -56,7 +59,9 @@ class AutoT(nn.Module):
         l   = ((a - u/C - e) / (1 - u + 2 e) - 0.3) / 0.4, within [0, 1]; 1 for two classes
         k   = (a - u/C) / (1 - u), 0 if u is 1 or more
         m   = 4 + 20 (k - 0.68) / 0.1, within [4, 24]; 24 for two classes
-        T   = the highest min(24 l r sqrt(s d g), m) so far
+        v   = u of rows that are not trained on, less its standard error
+        x   = v - u when those rows were last seen, at least 0; 0 for two classes, or without them
+        T   = the highest min(24 l r sqrt(s d g), m) so far, + 200 x, at most 40
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
     and r is near 1 from the first epoch, at any rate of noise. Where a problem is hard, it is
@@ -73,6 +78,11 @@ class AutoT(nn.Module):
     smaller, not larger. A T above 4 in a model that has learned a part of the labels keeps it from
     learning the rest at a high learning rate, and does less harm once it has learned most: hence
     the limit m.
+
+    Labels that say nothing can only be memorised: then they leave the less likely half where the
+    model was trained on them, and nowhere else. ``observe_unseen`` takes in rows that are not
+    trained on, and T rises with x, the share of the labels that is memorised, until it falls again.
+    ``imae train`` does so with held-out rows after each epoch.
 
     In evaluation mode nothing changes, nor where ``torch.utils.checkpoint`` repeats a forward pass.
     The state is saved with the module. The transforms of ``torch.func`` change no state and so
@@ -98,6 +108,8 @@ class AutoT(nn.Module):
     T: Tensor
     means: Tensor
     num_steps: Tensor
+    peak: Tensor
+    gained: Tensor
 
     def __init__(self, cap: float = 1.0) -> None:
         super().__init__()
@@ -106,6 +118,8 @@ class AutoT(nn.Module):
         # Of a, of q where contradicted and where not, and of labels in the less likely half.
         self.register_buffer("means", torch.zeros(4))
         self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("peak", torch.zeros(()))  # T without what it gains
+        self.register_buffer("gained", torch.zeros(()))
 
     @torch.no_grad()
     def observe(
@@ -142,6 +156,24 @@ class AutoT(nn.Module):
         else:
             self._follow_tensors(sums, chance)
         return self._present()
+
+    @torch.no_grad()
+    def observe_unseen(self, num_likelier: Tensor, num_classes: int) -> None:
+        """Takes in rows with given labels like those of training, which are not trained on.
+
+        To be called now and then, for example after each epoch, with all of them. Rows whose
+        labels are right more often than those of training change nothing.
+
+        Args:
+            num_likelier: How many classes are likelier than the given label, shape (M,).
+            num_classes: Number of classes C.
+        """
+        if num_classes < 3 or len(num_likelier) == 0:
+            return
+        low = (num_likelier >= (num_classes + 1) // 2).to(self.means).mean()
+        error = (low * (1 - low) / len(num_likelier)).sqrt()
+        memorised = (low - error - self.means[3].to(low)) * _even_share(1 / num_classes)
+        self.gained.copy_(_PER_MEMORISED * memorised.clamp(min=0))
 
     def _learns(self) -> bool:
         # While gradients are computed, checkpointing repeats a forward pass that was seen before.
@@ -190,12 +222,12 @@ class AutoT(nn.Module):
                 of them count, and the squares of that.
             chance: 1 / C.
         """
-        T, steps = self.T.item(), int(self.num_steps.item())
+        T, peak, steps = self.T.item(), self.peak.item(), int(self.num_steps.item())
         means: list[float] = self.means.tolist()
         *parts, number, squares = sums
         is_usable = number > 0 and math.isfinite(sum(parts))
         if not (is_usable and self._learns()):
-            return Step(T, means, steps)
+            return Step(T, means, steps, peak)
         steps += 1
         kept = min(1 - 1 / steps, _DECAY)
         part = (1 - kept) / number
@@ -204,7 +236,8 @@ class AutoT(nn.Module):
         num_rows = max(number, number**2 / squares) if squares > 0 else number
         now = _rule(means, chance, num_rows * min(steps, _STEPS_IN_MEANS))
         is_remembered = steps > _WARM_UP_STEPS + 1
-        return Step(max(T, now) if is_remembered else now, means, steps)
+        peak = max(peak, now) if is_remembered else now
+        return Step(min(peak + self.gained.item(), _LARGEST_T_IN_ALL), means, steps, peak)
 
     def take(self, step: Step) -> None:
         """Changes the state, of a module on the CPU."""
@@ -212,6 +245,7 @@ class AutoT(nn.Module):
         self.T.numpy()[()] = step.T
         self.means.numpy()[:] = step.means
         self.num_steps.numpy()[()] = step.num_steps
+        self.peak.numpy()[()] = step.peak
 
     def _follow_tensors(self, sums: Tensor, chance: float) -> None:
         """Takes the sums over a batch into the means, and T from them, without a look at either."""
@@ -226,25 +260,30 @@ class AutoT(nn.Module):
         num_rows = torch.maximum(number, number * share)  # a square of large numbers is infinite
         now = self._rule(means, chance, num_rows * steps.clamp(max=_STEPS_IN_MEANS))
         is_remembered = steps > _WARM_UP_STEPS + 1
-        T = torch.where(is_remembered, torch.maximum(self.T, now), now)
+        peak = torch.where(is_remembered, torch.maximum(self.peak, now), now)
+        T = (peak + self.gained).clamp(max=_LARGEST_T_IN_ALL)
         self.T.copy_(torch.where(is_usable, T, self.T))
+        self.peak.copy_(torch.where(is_usable, peak, self.peak))
         self.means.copy_(means)
         self.num_steps.copy_(torch.where(is_usable, steps, self.num_steps))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves to another device, but stays in float32: half precision has no running means."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name in ("T", "means"):
+        for name in ("T", "means", "peak", "gained"):
             buffer = self.get_buffer(name)
             if buffer.dtype in (torch.float16, torch.bfloat16):
                 self.register_buffer(name, buffer.float())
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Takes the state of an earlier version too, which had three means."""
-        means = state_dict.get(prefix + "means")
+        """Takes the state of earlier versions too: three means, and no gain."""
+        means, T = (state_dict.get(prefix + name) for name in ("means", "T"))
         if means is not None and means.shape == (3,):
             state_dict[prefix + "means"] = torch.cat([means, means.new_zeros(1)])
+        if T is not None:
+            state_dict.setdefault(prefix + "peak", T.clone())
+            state_dict.setdefault(prefix + "gained", torch.zeros_like(T))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _rule(self, means: Tensor, chance: float, num_rows: Tensor) -> Tensor:

@@ -165,7 +165,7 @@ class IMAELoss(CurveLoss):
         >>> float(criterion(torch.zeros(1, 2), torch.tensor([0])))
         0.0
         >>> sorted(IMAELoss(T="auto", cap=0.75).state_dict())
-        ['auto.T', 'auto.means', 'auto.num_steps']
+        ['auto.T', 'auto.gained', 'auto.means', 'auto.num_steps', 'auto.peak']
     """
 
     def __init__(

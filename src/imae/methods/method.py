@@ -211,6 +211,13 @@ class Method(nn.Module, ABC):
     def end_epoch(self, epoch: int) -> None:
         """Called after the last step of an epoch, from 0; not for one that is cut short."""
 
+    def see_held_out(self, num_likelier: Tensor) -> None:
+        """Called after ``end_epoch``, on all ranks, if rows are held out.
+
+        Args:
+            num_likelier: How many classes are likelier than the given label, shape (M,).
+        """
+
     def share(self) -> None:
         """Makes the state the same on all ranks: before every checkpoint and epoch end."""
 
@@ -348,6 +355,11 @@ class CurveMethod(Method):
         self.auto = curve if isinstance(curve, AutoT) else None
         self.curve = self._shaped(IMAE(0.0) if isinstance(curve, AutoT) else curve)
         self.normalize = normalize
+
+    def see_held_out(self, num_likelier: Tensor) -> None:
+        """T, if it follows the training, rises where labels are memorised."""
+        if self.auto is not None:
+            self.auto.observe_unseen(num_likelier, self.facts.num_classes)
 
     def shown(self) -> dict[str, float]:
         """T, if it follows the training."""

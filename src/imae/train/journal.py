@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.errors import ArgumentError, DataError
-from imae.records import EpochDynamics, RunFolder, RunLabels
+from imae.records import RunFolder, RunLabels
 from imae.records.measures import HELD_OUT, TEST
 from imae.train.display import Display, Logger, build_loggers
 from imae.train.dynamics import Dynamics, changed_share, closing_hints, label_wave
-from imae.train.learner import evaluate, held_dynamics
+from imae.train.learner import HeldOut, evaluate, predict_held_out
 from imae.train.machine import describe as describe_machine
 from imae.train.preparation import check_same_data
 from imae.train.rows import describe as describe_rows
@@ -114,18 +114,18 @@ class Journal:
             self.display.say(line)
             self._progress(state, "running", line)
 
-    def dynamics(self, state: State, epoch: int) -> EpochDynamics | None:
+    def dynamics(self, state: State, epoch: int) -> HeldOut:
         """Writes the dynamics of the epoch, counted from 0, and clears them.
 
         Returns:
-            Predictions for the rows whose labels are not trained on, if there are any.
+            Predictions of the rows that are not trained on.
         """
         whole = state.ranks.total(state.dynamics.state())
-        held = held_dynamics(state)
+        held = predict_held_out(state)
         record = Dynamics.record(whole)
         self._note(record.predicted)
         if state.is_first:
-            self.run.write_dynamics(epoch + 1, record, held, is_synced=False)
+            self.run.write_dynamics(epoch + 1, record, held.unseen, is_synced=False)
         state.dynamics.clear()
         return held
 
@@ -155,7 +155,7 @@ class Journal:
         epoch, is_over = label_wave(self._changes[skipped:])
         return None if epoch is None else epoch + skipped, is_over
 
-    def evaluation(self, state: State, held: EpochDynamics | None) -> None:
+    def evaluation(self, state: State, held: HeldOut | None) -> None:
         """Measures and writes a row of the history; keeps the weights if they are the best.
 
         ``held`` is what `dynamics` returned at this step, if it was called.

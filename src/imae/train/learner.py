@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -129,31 +129,58 @@ def add_output(network: nn.Module, method: Method) -> None:
 Measures = dict[str, float | None]
 
 
-def held_dynamics(state: "State") -> EpochDynamics | None:
-    """Predictions for `Prepared.unseen`; all ranks must call it."""
-    if not state.prepared.unseen:
-        return None
+class HeldOut(NamedTuple):
+    """Predictions of rows that are not trained on, at the end of an epoch.
+
+    Args:
+        predicted: Classes of ``Prepared.validation``, shape (M,); None without such rows.
+        num_likelier: How many classes are likelier than the given label, for the same rows.
+        unseen: For ``Prepared.unseen``; None without such rows.
+    """
+
+    predicted: NDArray[np.int64] | None
+    num_likelier: Tensor | None
+    unseen: EpochDynamics | None
+
+
+def predict_held_out(state: "State") -> HeldOut:
+    """Predictions of all rows that are not trained on; all ranks must call it."""
+    prepared = state.prepared
     _broadcast_buffers(state)
 
     def shown(logits: Tensor, target: Tensor) -> Tensor:
         logits = logits.float()
-        return torch.stack([margin(logits, target), logits.argmax(1).float()], dim=1)
+        num_likelier = (logits > logits.gather(1, target.unsqueeze(1))).sum(1)
+        numbers = logits.argmax(1), num_likelier
+        return torch.stack([margin(logits, target), *(each.float() for each in numbers)], dim=1)
 
-    rows = torch.cat([_predicted(state, split, shown) for split in state.prepared.unseen])
-    margins, predicted = rows.numpy().T
-    return EpochDynamics(
+    validation, is_held_out = prepared.validation, prepared.is_held_out
+    splits = (
+        prepared.unseen if validation is None or is_held_out else (validation, *prepared.unseen)
+    )
+    if not splits:
+        return HeldOut(None, None, None)
+    rows = torch.cat([_predicted(state, split, shown) for split in splits])
+    number = 0 if validation is None else len(validation)
+    margins, classes, _ = (rows if is_held_out else rows[number:]).numpy().T
+    unseen = EpochDynamics(
         margin=margins.copy(),
-        predicted=predicted.astype(np.int32),
-        weight=np.full(len(rows), np.nan, np.float32),
+        predicted=classes.astype(np.int32),
+        weight=np.full(len(margins), np.nan, np.float32),
+    )
+    return HeldOut(
+        predicted=rows[:number, 1].numpy().astype(np.int64) if number else None,
+        num_likelier=rows[:number, 2] if number else None,
+        unseen=unseen if prepared.unseen else None,
     )
 
 
-def evaluate(state: "State", held: EpochDynamics | None = None) -> Measures:
+def evaluate(state: "State", held: HeldOut | None = None) -> Measures:
     """Accuracies of the current network, in evaluation mode; all ranks must call it.
 
     Args:
         state: The run.
-        held: What `held_dynamics` returned at this step, if it was called, to save a second pass.
+        held: What `predict_held_out` returned at this step, if it was called, to save a pass.
 
     Returns:
         Every measure of ``imae.records.measures`` by its key; None where it is unknown.
@@ -166,15 +193,10 @@ def evaluate(state: "State", held: EpochDynamics | None = None) -> Measures:
             return None
         return _predicted(state, split, lambda logits, _: logits.argmax(1)).numpy()
 
-    validation = prepared.validation
-    if held is None or not prepared.is_held_out or validation is None:
-        held_predicted = predicted(validation)
-    else:
-        held_predicted = held.predicted[: len(validation)].astype(np.int64)
     return measures(
         prepared,
         test=predicted(prepared.test),
-        validation=held_predicted,
+        validation=predicted(prepared.validation) if held is None else held.predicted,
         train=predicted(prepared.train) if state.config.train.measure_train else None,
     )
 

@@ -111,6 +111,9 @@ def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -
         state.method.share()
         state.method.end_epoch(epoch)
     held = journal.dynamics(state, epoch) if is_epoch_end or is_last else None
+    # Not in an epoch that is cut short, which another run may complete.
+    if is_epoch_end and held is not None and held.num_likelier is not None:
+        state.method.see_held_out(held.num_likelier)
     is_stopped = is_epoch_end and train.early_stop is not None and journal.stops_early(state)
     if to_evaluate or is_stopped:
         journal.evaluation(state, held)
