@@ -436,6 +436,34 @@ def test_rows_of_classes_without_weight_do_not_count(kind):
         torch.testing.assert_close(weighted.state_dict()[name], value)
 
 
+def _train_one_of_two(rank, folder):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=(folder / "meeting").as_uri(), rank=rank, world_size=2
+    )
+    loss = IMAELoss(T="auto", cap=0.75)
+    for logits, target in batches(40, size=32):
+        half = slice(rank, None, 2)
+        loss(logits[half].requires_grad_(), target[half])
+    loss.eval()
+    if rank == 0:  # an evaluation may be made by one process alone
+        loss(logits, target)
+    torch.save(loss.state_dict(), folder / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_have_the_t_of_one_that_sees_all_rows(tmp_path):
+    torch.multiprocessing.spawn(_train_one_of_two, (tmp_path,), nprocs=2)
+    alone = IMAELoss(T="auto", cap=0.75)
+    for logits, target in batches(40, size=32):
+        alone(logits.requires_grad_(), target)
+    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
+    assert first["auto.T"] > 1
+    for name, value in alone.state_dict().items():
+        assert torch.equal(first[name], second[name])
+        torch.testing.assert_close(first[name], value, rtol=1e-5, atol=1e-6)
+
+
 def test_the_weight_curve_of_a_loss_leaves_it_as_it_was():
     loss = IMAELoss(T="auto")
     for logits, target in batches(5):

@@ -156,7 +156,9 @@ class IMAELoss(CurveLoss):
 
     Args:
         T: How much the weight varies, in [0, 100]; or "auto", see ``imae.losses.AutoT``: the
-            module then has a state, updated by every call in training mode.
+            module then has a state, updated by every call in training mode. Where
+            ``torch.distributed`` runs, such a call adds up six numbers over all processes, so
+            that T is the same in each: all of them must make it, as with ``SyncBatchNorm``.
         options: Those of ``imae.losses.CurveLoss``.
 
     Examples:
@@ -186,7 +188,8 @@ class IMAELoss(CurveLoss):
         auto = self.auto
         if auto is None:
             return super().forward(logits, target)
-        loss = self._small_loss(logits, target, auto) if auto.T.is_cpu else None
+        is_alone = not (self.training and _is_distributed())
+        loss = self._small_loss(logits, target, auto) if auto.T.is_cpu and is_alone else None
         if loss is not None:
             return loss
         if not is_plain(logits, target):
@@ -216,11 +219,11 @@ class IMAELoss(CurveLoss):
             logits, target = logits.unsqueeze(0), target.unsqueeze(0)
         if target.is_floating_point():
             counts = self._counts_of(target)
-            return auto.observe(logits, target.argmax(1), counts, limit=self._capped)
+            return auto.observe(logits, target.argmax(1), counts, _total, limit=self._capped)
         counts = target != self.ignore_index
         if self.weight is not None:
             counts &= (self.weight != 0)[target.long().masked_fill(~counts, 0)]
-        return auto.observe(logits, target, counts, limit=self._capped)
+        return auto.observe(logits, target, counts, _total, limit=self._capped)
 
     def _capped(self, logits: Tensor) -> Tensor:
         if self.cap is None:
@@ -234,6 +237,23 @@ class IMAELoss(CurveLoss):
             return None
         of_class = (self.weight != 0).view(1, -1, *(1,) * (target.dim() - 2))
         return ((target != 0) & of_class).any(1)
+
+
+def _is_distributed() -> bool:
+    """Whether other processes train with this one."""
+    distributed = torch.distributed
+    return (
+        distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
+    )
+
+
+def _total(sums: Tensor) -> Tensor:
+    """Sums over all processes."""
+    if _is_distributed():
+        torch.distributed.all_reduce(sums)
+    return sums
 
 
 def _module_of(curve: Callable[..., Curve], title: str) -> type[CurveLoss]:
