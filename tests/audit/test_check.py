@@ -85,6 +85,18 @@ def test_the_given_label_once_more_says_that_it_is_right(make_audit):
     assert check(audit, decisions, num_rows=20).num_wrong == 0
 
 
+def test_what_the_program_decided_is_not_judged(make_audit):
+    audit = make_audit(400)
+    program, person = (
+        Decision("accept", int(audit.suggested[0]), by=by) for by in ("program", "a@b.c")
+    )
+    decisions = dict.fromkeys(range(100), program)
+    found = check(audit, decisions, num_rows=20)
+    assert (found.num_judged, found.num_wrong) == (0, 0)
+    assert "judged 0 of 20" in found.sentence()
+    assert check(audit, dict.fromkeys(decisions, person), num_rows=20).is_complete
+
+
 def test_of_all_flagged_rows_nothing_is_left_to_chance(make_audit):
     audit = make_audit(40)
     decisions = {row: Decision("no_class") for row in np.flatnonzero(audit.is_flagged).tolist()}

@@ -68,6 +68,18 @@ def test_a_decision_that_settles_counts_more_than_one_that_does_not(make_audit, 
     assert {row: each.decision for row, each in found.items()} == {0: "keep", 1: "accept"}
 
 
+def test_a_person_overrides_the_program(make_audit, write):
+    audit = make_audit()
+    audit.given[:3] = 0
+    program = [(*cells(audit, row, "accept", "dog")[:4], "program", "", "") for row in (0, 1, 2)]
+    person = [cells(audit, 0, "keep"), cells(audit, 1, "relabel", "bird"), cells(audit, 2, "skip")]
+    files = [write(*program, name="1.csv"), write(*person, name="2.csv")]
+    for order in (files, files[::-1]):
+        found = read_decisions(audit, order)
+        assert {row: each.by for row, each in found.items()} == dict.fromkeys(range(3), "person")
+        assert [found[row].decision for row in range(3)] == ["keep", "relabel", "skip"]
+
+
 def test_the_given_label_once_more_is_kept(make_audit, write):
     audit = make_audit()
     given = audit.class_names[audit.given[0]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from imae.audit.correct import Sample
-from imae.audit.decisions import identity, read_decisions
+from imae.audit.decisions import Decision, identity, read_decisions, write_decisions
 from imae.audit.serve import Review, Server
 from imae.errors import DataError
 
@@ -90,6 +90,17 @@ def test_decisions_are_written_whole_and_taken_back(served):
     again = Review(review.audit, review.path)
     assert list(again.decisions) == [5]
     assert "photo/5.jpg" in again.page(0)
+
+
+def test_a_row_that_only_the_program_decided_about_is_shown_as_undecided(make_audit, tmp_path):
+    audit, path = make_audit(), tmp_path / "decisions.csv"
+    by_row = {0: Decision("accept", int(audit.suggested[0]), by="program"), 1: Decision("keep")}
+    write_decisions(audit, by_row, path)
+    review = Review(audit, path)
+    assert [each["row_id"] for each in review.decided()] == ["photo/1.jpg"]
+    kept = {"row_id": "photo/3.jpg", "decision": "keep"}
+    review.change({"identity": review.identity, "changes": [kept]})
+    assert read_decisions(audit, [path])[0] == by_row[0]  # still the program's
 
 
 def test_the_given_label_once_more_is_kept(served):

@@ -238,6 +238,50 @@ def test_a_check_notices_that_other_rows_are_flagged(run, capsys):
     assert "Note" not in capsys.readouterr().err
 
 
+def written_by_imae(run, folder, kind):
+    """A file that imae wrote into a folder, and no person has seen."""
+    out = folder / {"mask": "a.npy", "mask-csv": "a.csv", "fiftyone": "a.json"}.get(kind, "l.csv")
+    if kind not in ("accepted", "unchanged"):
+        words = ["--format", kind.partition("-")[0], "--out", str(out)]
+        assert main(["audit", "export", str(run), *words]) == 0
+        return out
+    none, above = folder / "none.csv", "0" if kind == "accepted" else "1"
+    none.write_text("row_id,given,decision,label\n")
+    words = [str(none), "--accept-above", above] if kind == "accepted" else [str(none)]
+    assert main(["audit", "apply", str(run), *words, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.mark.parametrize("kind", ["accepted", "unchanged", "fiftyone", "mask", "mask-csv"])
+def test_no_file_of_imae_itself_passes_as_the_judgement_of_a_person(run, tmp_path, capsys, kind):
+    file = written_by_imae(run, tmp_path, kind)
+    capsys.readouterr()
+    assert main(["audit", "check", str(run), "--decisions", str(file)]) == 2
+    said = capsys.readouterr()
+    assert f"{file}: no person has judged any row there" in said.err
+    assert said.err.count("\n") == 1
+    assert "A person" not in said.out
+    assert not (run / "audit" / "check.json").exists()
+    out = tmp_path / "again.csv"
+    assert main(["audit", "apply", str(run), str(file), "--out", str(out)]) == 0
+    number = 40 if kind in ("accepted", "fiftyone") else 0
+    said = capsys.readouterr().out
+    assert f"300 labels: 0 changed by people, {number} by the program, 0 removed, 0 conf" in said
+    assert [row["by"] for row in rows_of(tmp_path / "again.trail.csv")] == number * ["program"]
+
+
+def test_a_check_counts_the_rows_that_people_judged_and_no_others(run, tmp_path, capsys):
+    audit = Audit.load(RunFolder(run))
+    decisions = dict.fromkeys(range(5), Decision("keep"))
+    write_decisions(audit, decisions, tmp_path / "decisions.csv")
+    words = [str(tmp_path / "decisions.csv"), "--accept-above", "0", "--out"]
+    labels = tmp_path / "labels.csv"
+    assert main(["audit", "apply", str(run), *words, str(labels)]) == 0
+    words = ["--decisions", str(labels), "--rows", "40"]
+    assert main(["audit", "check", str(run), *words]) == 0
+    assert "A person has judged 5 of 40 randomly drawn" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["audit.json", "audit.npz", "decisions.csv", "check.json"])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
 @pytest.mark.parametrize("command", ["serve", "check", "run"])
