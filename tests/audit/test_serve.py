@@ -71,6 +71,18 @@ def test_another_host_is_refused(served, host):
     assert send(served, [], Host=host)[0] == 403
 
 
+@pytest.mark.parametrize("second", ["evil.example", None])
+def test_more_than_one_host_is_refused(served, second):
+    own = f"127.0.0.1:{served.server_port}"
+    connection = http.client.HTTPConnection("127.0.0.1", served.server_port, timeout=10)
+    connection.putrequest("GET", f"/{served.token}/", skip_host=True)
+    for host in (own, second or own):
+        connection.putheader("Host", host)
+    connection.endheaders()
+    assert connection.getresponse().status == 403
+    connection.close()
+
+
 def test_each_server_has_a_token_of_its_own(make_audit, tmp_path):
     servers = [Server(Review(make_audit(), tmp_path / "d.csv")) for _ in range(2)]
     assert len(servers[0].token) >= 40
@@ -145,7 +157,8 @@ def test_a_foreign_origin_a_form_and_a_flood_are_refused(served):
     json_type = {"Content_Type": "application/json"}
     assert ask(served, "POST", path, body="{", **json_type)[0] == 400
     assert ask(served, "POST", path, body="[" * 100_000, **json_type)[0] == 400
-    assert ask(served, "POST", path, Content_Length="99999999", **json_type)[0] == 413
+    for length in ("99999999", "9" * 5000, "-1", "x"):
+        assert ask(served, "POST", path, Content_Length=length, **json_type)[0] == 413
     assert ask(served, "POST", f"/{served.token}/", body="{}", **json_type)[0] == 404
     assert not served.review.path.exists()
     assert send(served, keep, Origin=f"http://127.0.0.1:{served.server_port}")[0] == 204
