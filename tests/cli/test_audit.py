@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 from imae.audit import Audit
+from imae.audit import audit as find_wrong
 from imae.audit.cards import suspects
 from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, read_decisions, write_decisions
 from imae.cli.app import main
 from imae.cli.audit import _summarise
 from imae.cli.review import _about, write_pages
-from imae.data import load
+from imae.data import Table, load
 from imae.records import RunFolder
 from imae.train import Stopped
 
@@ -682,6 +683,45 @@ def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
         (tmp_path / "p.csv").write_text("\n".join([*lines, line]))
         assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "no")]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_probabilities_are_compared_with_those_of_similar_rows(digits, tmp_path, monkeypatch):
+    draws = np.random.default_rng(0)
+    is_right = draws.random(len(digits)) < 0.7
+    likely = np.eye(10)[np.where(is_right, digits.labels, (digits.labels + 3) % 10)] * 0.8 + 0.02
+    np.save(tmp_path / "p.npy", likely)
+    values = np.eye(10)[digits.labels] + 0.3 * draws.normal(size=(len(digits), 10))
+    table = Table(values.astype(np.float32))
+
+    def extractor(name):
+        assert name == "efficientnet_lite0"
+        return lambda split: replace(split, inputs=table)
+
+    monkeypatch.setattr("imae.audit.sources.frozen_features", extractor)
+    out = tmp_path / "out"
+    words = ["audit", "digits", "--probabilities", str(tmp_path / "p.npy"), "--out", str(out)]
+    for further, features in (([], None), (["--features", "efficientnet_lite0"], table.values)):
+        assert main([*words, *further]) == 0
+        expected = find_wrong(likely, given=digits.labels, features=features)
+        assert Audit.load(RunFolder(out)).suspicion.tolist() == expected.suspicion.tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--epochs", "3"], "--epochs is"),
+        (["--seed", "3"], "--seed is"),
+        (["--noise", "symmetric:0.2"], "noise is"),
+        (["--set", "data.rows=50"], "data.rows is"),
+    ],
+)
+def test_settings_of_a_training_are_refused_with_probabilities(tmp_path, capsys, words, named):
+    arguments = ["--probabilities", str(tmp_path / "p.npy"), "--out", str(tmp_path / "out")]
+    assert main(["audit", "digits", *arguments, *words]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert "--probabilities needs no training" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

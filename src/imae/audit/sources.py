@@ -194,6 +194,17 @@ def run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floati
     return compared_features(run, network, row_ids)
 
 
+def features_of_split(rows: Split, network: str) -> NDArray[np.floating[Any]]:
+    """Frozen features of these rows, in their order, shape (N, F).
+
+    Raises:
+        ArgumentError: If there is no such network, or it is not for such rows.
+    """
+    table = frozen_features(network)(rows).inputs
+    assert isinstance(table, Table)
+    return table.values
+
+
 def features_of_rows(rows: object, run: RunFolder) -> NDArray[np.floating] | None:
     """The frozen features of rows from Python that a run was trained on, if any, in its order.
 

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _DEFAULT = "run"
 _SHOWN = 10  # rows in the summary
 _ID_WIDTH = 40
+# Settings that matter to rows whose probabilities are given.
+_JUDGED = ("out", "data.name", "data.root", "data.options", "data.labels", "data.features")
 
 
 class _Audit(typer.core.TyperGroup):
@@ -117,7 +119,9 @@ def run(
         help="Flag rows so that this estimated share of them is wrong.",
     ),
     features: str | None = typer.Option(
-        None, help="Pretrained network whose features are trained on, or compared for a RUN."
+        None,
+        help="Pretrained network whose features are trained on, or compared for a RUN or "
+        "--probabilities.",
     ),
     probabilities: Path | None = typer.Option(
         None, help="Judge DATA by these (.npy, or .csv of `imae predict`); nothing is trained."
@@ -160,7 +164,8 @@ def run(
     }
     if probabilities is not None:
         with warnings_as_lines():
-            folder, found = _from_probabilities(target, probabilities, flags, settings, precision)
+            asked = {**flags, "data.features": features}
+            folder, found = _from_probabilities(target, probabilities, asked, settings, precision)
     else:
         with _suggesting_audit():
             path = _trained(target, flags, features, settings)
@@ -266,9 +271,10 @@ def _from_probabilities(
 ) -> tuple[Any, "Audit"]:
     from imae.audit.audit import audit as find_wrong
     from imae.audit.calibrate import find_cap
-    from imae.audit.sources import labelled_rows, read_probabilities
+    from imae.audit.sources import features_of_split, labelled_rows, read_probabilities
     from imae.records import RunFolder
     from imae.records.files import check_free, check_regular
+    from imae.report.read import flatten
 
     out = flags["out"]
     if out is None:
@@ -279,7 +285,12 @@ def _from_probabilities(
     content = gather_settings(None, settings, {**flags, "data.name": target})
     if content.get("noise") is not None:
         raise ArgumentError("noise is added in training, and --probabilities needs no training")
+    unused = [key for key in flatten(content) if not key.startswith(_JUDGED)]
+    if unused:
+        words = {"train.epochs": "--epochs", "seed": "--seed"}.get(unused[0], unused[0])
+        raise ArgumentError(f"{words} is for training, and --probabilities needs no training")
     data = content["data"]
+    network = data.pop("features", None)
     check_regular(folder.path / "audit")
     before = read_data_settings(folder.path)
     if before is None:
@@ -294,6 +305,7 @@ def _from_probabilities(
         row_ids=rows.row_ids,
         class_names=rows.class_names,
         precision=precision,
+        features=None if network is None else features_of_split(rows, network),
     )
     cap = find_cap(matrix)
     if cap is not None:
