@@ -21,9 +21,10 @@ from imae.audit.cards import suspects
 from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, read_decisions, write_decisions
 from imae.cli.app import main
-from imae.cli.audit import _summarise
+from imae.cli.audit import _suggesting_another_run, _summarise
 from imae.cli.review import _about, write_pages
 from imae.data import Table, load
+from imae.errors import DataError
 from imae.records import RunFolder
 from imae.train import Stopped
 
@@ -503,6 +504,38 @@ def test_where_perhaps_no_label_is_wrong_a_sample_is_judged_first(tmp_path, caps
     assert not Audit.load(RunFolder(out)).is_flagged.any()
     said = " ".join(capsys.readouterr().out.split())
     assert "No row is flagged at --precision 0.9: the most suspect one is wrong with" in said
+
+
+def test_a_rare_class_that_was_given_up_names_the_whole_command(tmp_path, capsys):
+    draws, table = np.random.default_rng(1), tmp_path / "my table.csv"
+    rows = [(*(draws.normal(size=2) + 1.5 * (n % 12 == 0)), "ny"[n % 12 == 0]) for n in range(120)]
+    lines = [f"{a:.3f},{b:.3f},{answer},{a}" for a, b, answer in rows]
+    table.write_text("\n".join(["a,b,answer,c", *lines]))
+    words = [str(table), "--label-column", "answer", "--drop", "c", "--epochs", "9", "--seed", "3"]
+    (tmp_path / "run-2").mkdir()
+    assert main(["audit", *words, "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "draw rare classes more often: imae audit " in said
+    command = shlex.split(said[said.index("imae audit") :])
+    assert set(words) < set(command)
+    assert command[-1] == str(tmp_path / "run-3")
+    assert main(command[1:]) == 0
+    assert (tmp_path / "run-3" / "audit" / "audit.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "is_completed"),
+    [(["my data"], True), (["my data", "--set", "method.name=cce"], False), ([], False)],
+)
+def test_a_run_that_learned_nothing_names_the_command_of_another_loss(
+    tmp_path, words, is_completed
+):
+    remedy = "train it with another method, such as --loss cce, or with another --T or more epochs"
+    with pytest.raises(DataError) as caught, _suggesting_another_run(tmp_path / "run", words):
+        raise DataError(f"run: has learned nothing; {remedy}, and audit that run")
+    command = f"imae audit 'my data' --set method.name=cce --out {tmp_path / 'run-2'}"
+    completed = f"run: has learned nothing; train it with another method: {command}"
+    assert (str(caught.value) == completed) == is_completed
 
 
 def test_corrected_labels_are_trained_on(audited, tmp_path):

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from imae.cli.app import (
     ROOT,
     SEED,
     check_path_exists,
+    column_words,
     command_line,
     data_flags,
     gather_settings,
@@ -35,7 +37,7 @@ from imae.cli.review import (
     write_data_settings,
     write_pages,
 )
-from imae.errors import ArgumentError, check_integer, check_interval
+from imae.errors import ArgumentError, DataError, check_integer, check_interval
 
 if TYPE_CHECKING:
     from imae.audit.result import Audit
@@ -44,6 +46,12 @@ if TYPE_CHECKING:
 _DEFAULT = "run"
 _SHOWN = 10  # rows in the summary
 _ID_WIDTH = 40
+_COLUMNS = "data.options."
+_REMEDY = re.compile(  # of a run that predicts one class for every row
+    r" with (?P<sampling>--set data\.balanced=\d+ --set train\.batch_size=\d+), and audit that run$"
+    r"|, such as --loss cce, or with another --T or more epochs, and audit that run$"
+)
+_OTHER_LOSS = "--set method.name=cce"
 # Settings that matter to rows whose probabilities are given.
 _JUDGED = ("out", "data.name", "data.root", "data.options", "data.labels", "data.features")
 
@@ -171,7 +179,8 @@ def run(
             path = _trained(target, flags, features, settings)
         if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
             return
-        with warnings_as_lines():
+        again = _words_again(target, flags, features, settings, precision)
+        with warnings_as_lines(), _suggesting_another_run(path, again):
             folder, found = RunFolder(path), _from_run(path, features, precision)
     found.save(folder)
     page = write_pages(folder.path, most_previews=previews)
@@ -188,6 +197,56 @@ def _suggesting_audit() -> Iterator[None]:
     except Stopped as stopped:
         line = stopped.message.replace("imae train --resume", "imae audit")
         raise Stopped(line, stopped.code) from None
+
+
+def _words_again(
+    target: str,
+    flags: Mapping[str, object],
+    features: str | None,
+    settings: list[str] | None,
+    precision: float | None,
+) -> list[object]:
+    """Arguments that train on the same data once more, without the folder; empty for a RUN."""
+    from imae.records import RunFolder
+
+    if RunFolder(target).exists():
+        return []
+    words: list[object] = [target]
+    columns = {key.removeprefix(_COLUMNS): flags[key] for key in flags if key.startswith(_COLUMNS)}
+    words += column_words({key: value for key, value in columns.items() if value is not None})
+    options = {
+        "--root": flags["data.root"],
+        "--labels": flags["data.labels"],
+        "--features": features,
+        "--noise": flags["noise"],
+        "--epochs": flags["train.epochs"],
+        "--seed": flags["seed"],
+        "--precision": precision,
+    }
+    words += [word for pair in options.items() if pair[1] is not None for word in pair]
+    return words + [word for text in settings or () for word in ("--set", text)]
+
+
+@contextlib.contextmanager
+def _suggesting_another_run(path: Path, words: list[object]) -> Iterator[None]:
+    """Completes advice for a run that learned nothing to the command of another audit.
+
+    Args:
+        path: The run.
+        words: Arguments that train on its data once more; none to leave the advice as it is.
+    """
+    try:
+        yield
+    except DataError as error:
+        remedy = _REMEDY.search(str(error))
+        options = (remedy and remedy["sampling"]) or _OTHER_LOSS
+        if remedy is None or not words or options.split()[1] in words:
+            raise
+        number = 2
+        while (out := path.with_name(f"{path.name}-{number}")).exists():
+            number += 1
+        command = command_line("imae", "audit", *words, *options.split(), "--out", out)
+        raise DataError(f"{str(error)[: remedy.start()]}: {command}") from None
 
 
 def _trained(

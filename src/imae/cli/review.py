@@ -339,10 +339,10 @@ def _next_step(run: Path, labels: Path) -> str:
         is_from_python = False
     if is_from_python:
         return f"train on the labels in {labels} (columns row_id and label) where you trained"
-    return command_line("imae", "train", *_data_words(run), "--labels", labels)
+    return command_line("imae", "train", *data_words(run), "--labels", labels)
 
 
-def _data_words(run: Path) -> list[str]:
+def data_words(run: Path) -> list[str]:
     """Arguments of `imae train` for the same rows: the data and its options."""
     from imae.train.config import DataConfig
 
