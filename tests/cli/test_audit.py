@@ -591,6 +591,32 @@ def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):
     assert "rows to review" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("data", "words", "is_told"),
+    [
+        ("photos", [], True),
+        ("photos.csv", [], True),
+        ("photos", ["--features", "efficientnet_lite0"], False),
+        ("numbers.csv", [], False),
+        ("digits", [], False),
+    ],
+)
+def test_photos_are_said_to_need_features_before_they_are_trained_on(
+    tmp_path, monkeypatch, capsys, data, words, is_told
+):
+    def stopped(*_, **__):
+        raise Stopped("stopped", 130)
+
+    monkeypatch.setattr("imae.train.train", stopped)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos.csv").write_text("path,label\na.jpg,cat\n")
+    (tmp_path / "numbers.csv").write_text("a,label\n1,cat\n")
+    assert main(["audit", data, *words]) == 130
+    said = capsys.readouterr().err
+    assert ("from scratch" in said) == ("--features efficientnet_lite0 trains" in said) == is_told
+
+
 def test_a_stopped_audit_names_the_command_that_continues_it(audited, monkeypatch, capsys):
     def stopped(*_, **__):
         raise Stopped("stopped after step 3; continue with: imae train --resume runs/a", 130)

@@ -52,6 +52,11 @@ _REMEDY = re.compile(  # of a run that predicts one class for every row
     r"|, such as --loss cce, or with another --T or more epochs, and audit that run$"
 )
 _OTHER_LOSS = "--set method.name=cce"
+_FROM_SCRATCH = (
+    "a few thousand photos are too few for an audit from scratch, which also takes long without an "
+    "accelerator; --features efficientnet_lite0 trains on features of a pretrained network, which "
+    "is a matter of minutes"
+)
 # Settings that matter to rows whose probabilities are given.
 _JUDGED = ("out", "data.name", "data.root", "data.options", "data.labels", "data.features")
 
@@ -253,7 +258,7 @@ def _trained(
     target: str, flags: Mapping[str, object], features: str | None, settings: list[str] | None
 ) -> Path:
     """The folder of the finished run of this data, trained now if necessary."""
-    from imae.audit.sources import ARGUMENTS
+    from imae.audit.sources import ARGUMENTS, are_photos
     from imae.records import RunFolder
     from imae.records.files import check_regular
     from imae.train import build_config, resume, train
@@ -271,6 +276,10 @@ def _trained(
     given = {**flags, "data.name": target, "data.features": features}
     config = build_config(gather_settings(None, chosen, given))
     if config.out is None or not RunFolder(config.out).exists():
+        is_from_scratch = config.data.features is None and config.model.init is None
+        is_first = os.environ.get("RANK", "0") == "0"
+        if is_first and is_from_scratch and are_photos(target, config.data.options):
+            typer.echo(f"imae: {_FROM_SCRATCH}", err=True)
         return train(config, show=True).path
     keys = {key for key, value in given.items() if value is not None} - {"out"}
     keys |= {text.partition("=")[0].strip() for text in settings or ()}
