@@ -24,10 +24,10 @@ def rows_of(path):
 def test_corrected_labels_are_read_by_training(make_audit, tmp_path):
     audit = make_audit(prefix="@odd, name")
     decisions = {
-        0: Decision("accept", int(audit.suggested[0])),
-        1: Decision("keep"),
-        2: Decision("no_class"),
-        20: Decision("relabel", 3),
+        0: Decision("accept", int(audit.suggested[0]), by="person"),
+        1: Decision("keep", by="person"),
+        2: Decision("no_class", by="person"),
+        20: Decision("relabel", 3, by="person"),
     }
     trail_file = write_corrected(audit, correct(audit, decisions), tmp_path / "labels.csv")
     number = len(audit)
@@ -47,7 +47,11 @@ def test_corrected_labels_are_read_by_training(make_audit, tmp_path):
 
 def test_the_program_accepts_what_it_is_sure_of_and_nobody_looked_at(make_audit):
     audit = make_audit()
-    decisions = {0: Decision("keep"), 1: Decision("skip"), 3: Decision("flag")}
+    decisions = {
+        0: Decision("keep", by="person"),
+        1: Decision("skip", by="person"),
+        3: Decision("flag", by="person"),
+    }
     least = float(audit.suggested_probability[7])
     trail = correct(audit, decisions, accept_above=least)
     assert [(each.row, each.by) for each in trail] == [
@@ -110,19 +114,25 @@ def test_unknown_formats_and_endings_are_refused(make_audit, tmp_path, format, n
 def test_corrected_labels_in_parquet_are_those_in_csv(make_audit, tmp_path):
     audit = make_audit()
     audit.given[1] = 0
-    trail = correct(audit, {0: Decision("no_class"), 1: Decision("relabel", 2)})
+    trail = correct(
+        audit, {0: Decision("no_class", by="person"), 1: Decision("relabel", 2, by="person")}
+    )
     for name in ("labels.csv", "labels.parquet"):
         write_corrected(audit, trail, tmp_path / name)
     read = [read_decisions(audit, [tmp_path / name]) for name in ("labels.csv", "labels.parquet")]
     assert read[0] == read[1]
-    assert read[0][0] == Decision("no_class")
+    assert read[0][0] == Decision("no_class", by="person")
     assert (list(read[0]), read[0][1].label) == ([0, 1], 2)
 
 
 def test_the_program_stays_the_author_of_what_it_accepted(make_audit, tmp_path):
     audit = make_audit()
     file, again = tmp_path / "labels.csv", tmp_path / "again.csv"
-    first = correct(audit, {0: Decision("keep"), 1: Decision("relabel", 2)}, accept_above=0.5)
+    first = correct(
+        audit,
+        {0: Decision("keep", by="person"), 1: Decision("relabel", 2, by="person")},
+        accept_above=0.5,
+    )
     assert {each.by for each in first} == {"person", "program"}
     write_corrected(audit, first, file, in_data=dict.fromkeys(audit.row_ids.tolist(), "cat"))
     assert correct(audit, read_decisions(audit, [file])) == first

@@ -38,10 +38,10 @@ def cells(audit, row, decision, label="", *, mark=None):
 def test_what_is_written_is_read_again(make_audit, tmp_path):
     audit = make_audit(prefix="=HYPERLINK(1)")
     decisions = {
-        0: Decision("accept", 3, "person", "2026-01-01T00:00:00Z"),
-        5: Decision("no_class"),
-        7: Decision("keep"),
-        9: Decision("skip"),
+        0: Decision("accept", 3, by="person", time="2026-01-01T00:00:00Z"),
+        5: Decision("no_class", by="person"),
+        7: Decision("keep", by="person"),
+        9: Decision("skip", by="person"),
     }
     write_decisions(audit, decisions, tmp_path / "a.csv")
     assert read_decisions(audit, [tmp_path / "a.csv"]) == decisions
@@ -89,7 +89,7 @@ def test_the_given_label_once_more_is_kept(make_audit, write):
 
 def test_names_and_times_that_are_formulas_come_back_as_they_were(make_audit, tmp_path):
     audit = make_audit()
-    decisions = {0: Decision("keep", None, "=cmd()", "@now")}
+    decisions = {0: Decision("keep", by="=cmd()", time="@now")}
     for _ in range(2):
         write_decisions(audit, decisions, tmp_path / "a.csv")
         assert not any(start in (tmp_path / "a.csv").read_text() for start in (",=", ",@"))
@@ -106,7 +106,7 @@ def test_a_pipe_is_refused(make_audit, tmp_path, name):
 def test_columns_that_only_inform_may_be_missing(make_audit, write):
     audit = make_audit()
     path = write(cells(audit, 0, "keep")[:4], names=COLUMNS[:4])
-    assert read_decisions(audit, [path]) == {0: Decision("keep", None, "")}
+    assert read_decisions(audit, [path]) == {0: Decision("keep", by="")}
 
 
 @pytest.mark.parametrize(

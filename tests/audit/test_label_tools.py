@@ -227,7 +227,7 @@ def test_labels_in_parquet(make_audit, tmp_path):
     table = {"row_id": ["photo/0.jpg"], "label": [audit.class_names[other]]}
     pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "labels.parquet")
     found = read_decisions(audit, [tmp_path / "labels.parquet"])
-    assert found == {0: Decision("relabel", other)}
+    assert found == {0: Decision("relabel", other, by="person")}
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,10 @@ def test_decisions_are_written_whole_and_taken_back(served):
 
 def test_a_row_that_only_the_program_decided_about_is_shown_as_undecided(make_audit, tmp_path):
     audit, path = make_audit(), tmp_path / "decisions.csv"
-    by_row = {0: Decision("accept", int(audit.suggested[0]), by="program"), 1: Decision("keep")}
+    by_row = {
+        0: Decision("accept", int(audit.suggested[0]), by="program"),
+        1: Decision("keep", by="person"),
+    }
     write_decisions(audit, by_row, path)
     review = Review(audit, path)
     assert [each["row_id"] for each in review.decided()] == ["photo/1.jpg"]

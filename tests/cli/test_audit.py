@@ -71,7 +71,11 @@ def rows_of(path):
 
 def test_decisions_are_applied(run, tmp_path, capsys):
     audit = Audit.load(RunFolder(run))
-    decisions = {0: Decision("accept", 3), 1: Decision("keep"), 2: Decision("no_class")}
+    decisions = {
+        0: Decision("accept", 3, by="person"),
+        1: Decision("keep", by="person"),
+        2: Decision("no_class", by="person"),
+    }
     write_decisions(audit, decisions, tmp_path / "decisions.csv")
     out = tmp_path / "labels.csv"
     arguments = ["audit", "apply", str(run), str(tmp_path / "decisions.csv"), "--out", str(out)]
@@ -88,7 +92,9 @@ def test_the_served_decisions_are_applied_if_none_are_named(run, tmp_path, capsy
     assert main(["audit", "apply", str(run), "--out", str(out)]) == 2
     assert f"review with `imae audit serve {run}`" in capsys.readouterr().err
     audit = Audit.load(RunFolder(run))
-    write_decisions(audit, {5: Decision("relabel", 9)}, run / "audit" / "decisions.csv")
+    write_decisions(
+        audit, {5: Decision("relabel", 9, by="person")}, run / "audit" / "decisions.csv"
+    )
     assert main(["audit", "apply", str(run), "--out", str(out)]) == 0
     assert rows_of(out)[5]["label"] == "9"
 
@@ -106,7 +112,7 @@ def test_the_next_command_names_the_features_of_the_run(run, tmp_path, capsys):
 def test_decisions_are_not_overwritten_and_bad_ones_write_nothing(run, tmp_path, capsys):
     audit = Audit.load(RunFolder(run))
     file = tmp_path / "decisions.csv"
-    write_decisions(audit, {5: Decision("keep")}, file)
+    write_decisions(audit, {5: Decision("keep", by="person")}, file)
     before = file.read_bytes()
     assert main(["audit", "apply", str(run), str(file), "--out", str(file)]) == 2
     assert "would overwrite" in capsys.readouterr().err
@@ -191,7 +197,10 @@ def test_a_check_writes_its_page_then_its_bound(run, tmp_path, capsys):
     sample = draw_sample(audit, 10, seed=3).tolist()
     assert page.count("data:image/png") == 10
     assert all(f"row {audit.row_ids[row]}" in page for row in sample)
-    made = {row: Decision("no_class" if place else "keep") for place, row in enumerate(sample)}
+    made = {
+        row: Decision("no_class" if place else "keep", by="person")
+        for place, row in enumerate(sample)
+    }
     write_decisions(audit, made, tmp_path / "judged.csv")
     arguments = ["audit", "check", str(run), "--rows", "10", "--seed", "3", "--confidence", "0.9"]
     assert main([*arguments, "--decisions", str(tmp_path / "judged.csv")]) == 0
@@ -223,7 +232,7 @@ def test_a_check_notices_that_other_rows_are_flagged(run, capsys):
     folder = RunFolder(run)
     audit = Audit.load(folder)
     flagged = np.flatnonzero(audit.is_flagged).tolist()
-    made = {row: Decision("no_class") for row in flagged}
+    made = {row: Decision("no_class", by="person") for row in flagged}
     write_decisions(audit, made, run / "audit" / "decisions.csv")
     assert main(["audit", "check", str(run), "--rows", "20"]) == 0
     assert "found 20 of 20 randomly drawn flagged rows wrong" in capsys.readouterr().out
@@ -274,7 +283,7 @@ def test_no_file_of_imae_itself_passes_as_the_judgement_of_a_person(run, tmp_pat
 
 def test_a_check_counts_the_rows_that_people_judged_and_no_others(run, tmp_path, capsys):
     audit = Audit.load(RunFolder(run))
-    decisions = dict.fromkeys(range(5), Decision("keep"))
+    decisions = dict.fromkeys(range(5), Decision("keep", by="person"))
     write_decisions(audit, decisions, tmp_path / "decisions.csv")
     words = [str(tmp_path / "decisions.csv"), "--accept-above", "0", "--out"]
     labels = tmp_path / "labels.csv"

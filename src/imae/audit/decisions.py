@@ -6,7 +6,7 @@ import re
 import urllib.parse
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -32,14 +32,14 @@ class Decision:
     Args:
         decision: One of ``DECISIONS``.
         label: Class number for accept and relabel, else None.
-        by: Who decided; ``"program"`` if no person looked at the row: then it does not count in
-            `imae.audit.correct.check`.
+        by: Who decided; must be given. ``"program"`` if no person looked at the row: then it does
+            not count in `imae.audit.correct.check`.
         time: When, in ISO 8601.
     """
 
     decision: str
     label: int | None = None
-    by: str = "person"
+    by: str = field(kw_only=True)
     time: str = ""
 
     @property
@@ -72,7 +72,9 @@ def decide(name: str, label: int | None, given: int, *, by: str, time: str) -> D
         >>> decide("relabel", 3, 3, by="person", time="").decision
         'keep'
     """
-    return Decision("keep", None, by, time) if label == given else Decision(name, label, by, time)
+    if label == given:
+        name, label = "keep", None
+    return Decision(name, label, by=by, time=time)
 
 
 def identity(audit: Audit) -> str:
@@ -287,7 +289,7 @@ def _decision(
         raise DataError(f"{where}: decision {name!r} is none of {', '.join(DECISIONS)}")
     label, by, time = (unguard(cells[key]) for key in ("label", "by", "time"))
     if name not in ("accept", "relabel"):
-        return Decision(name, None, by, time)
+        return Decision(name, by=by, time=time)
     if label not in numbers:
         raise DataError(
             f"{where}: label {label!r} is none of the classes ({listing(tuple(numbers))})"
