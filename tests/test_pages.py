@@ -38,7 +38,7 @@ def run_command(arguments: list[str]) -> int:
     if arguments[:2] != ["audit", "serve"]:
         return main(arguments)
     run = Path(arguments[2])
-    decided = {0: Decision("keep")}
+    decided = {0: Decision("keep", by="person")}
     write_decisions(Audit.load(RunFolder(run)), decided, run / "audit" / "decisions.csv")
     return 0
 

@@ -53,6 +53,18 @@ def test_flagged_and_suggested_rows_are_mostly_right():
     assert (found.suggested == clean).mean() > (given == clean).mean()
 
 
+@pytest.mark.parametrize("precision", [None, 0.99])
+def test_a_label_that_is_believed_is_its_own_suggestion(precision):
+    _, given, _, posterior = blobs(0.3, spread=0.7)  # some that are not flagged are likely wrong
+    found = audit(posterior, given=given, precision=precision)
+    believed = found.mask()
+    assert (found.wrong_probability[believed] > 0.5).any() or precision is None
+    assert (found.suggested == given)[believed].all()
+    certainty = found.suggested_probability[believed]
+    assert certainty == pytest.approx(1 - found.wrong_probability[believed])
+    assert (found.suggested != given)[found.is_flagged].all()
+
+
 def test_the_probability_of_being_wrong_is_calibrated_and_never_falls_in_the_suspicion():
     _, given, clean, posterior = blobs(0.3, num_rows=6000)
     found = audit(posterior, given=given)

@@ -58,13 +58,13 @@ def test_decisions_become_a_bound_and_survive_on_disk(make_audit, tmp_path):
     kinds = ["accept"] * 12 + ["no_class", "relabel", "keep", "skip", "flag"] + ["accept"] * 2
     labels = (audit.given + 1) % 4
     decisions = {
-        row: Decision(kind, int(labels[row]))
+        row: Decision(kind, int(labels[row]), by="person")
         for row, kind in zip(sample[:19].tolist(), kinds, strict=True)
     }
     unfinished = check(audit, decisions, num_rows=20)
     assert not unfinished.is_complete
     assert "judged 19 of 20" in unfinished.sentence()
-    decisions[int(sample[19])] = Decision("keep")
+    decisions[int(sample[19])] = Decision("keep", by="person")
     done = check(audit, decisions, num_rows=20)
     assert (done.num_wrong, done.num_sampled, done.num_flagged) == (16, 20, 100)
     assert done.precision_at_least == lower_bound(16, 20)
@@ -81,13 +81,29 @@ def test_decisions_become_a_bound_and_survive_on_disk(make_audit, tmp_path):
 def test_the_given_label_once_more_says_that_it_is_right(make_audit):
     audit = make_audit(400)
     sample = draw_sample(audit, 20)
-    decisions = {row: Decision("relabel", int(audit.given[row])) for row in sample.tolist()}
+    decisions = {
+        row: Decision("relabel", int(audit.given[row]), by="person") for row in sample.tolist()
+    }
     assert check(audit, decisions, num_rows=20).num_wrong == 0
+
+
+def test_what_the_program_decided_is_not_judged(make_audit):
+    audit = make_audit(400)
+    program, person = (
+        Decision("accept", int(audit.suggested[0]), by=by) for by in ("program", "a@b.c")
+    )
+    decisions = dict.fromkeys(range(100), program)
+    found = check(audit, decisions, num_rows=20)
+    assert (found.num_judged, found.num_wrong) == (0, 0)
+    assert "judged 0 of 20" in found.sentence()
+    assert check(audit, dict.fromkeys(decisions, person), num_rows=20).is_complete
 
 
 def test_of_all_flagged_rows_nothing_is_left_to_chance(make_audit):
     audit = make_audit(40)
-    decisions = {row: Decision("no_class") for row in np.flatnonzero(audit.is_flagged).tolist()}
+    decisions = {
+        row: Decision("no_class", by="person") for row in np.flatnonzero(audit.is_flagged).tolist()
+    }
     found = check(audit, decisions, num_rows=100)
     assert found.precision_at_least == 1
     assert found.sentence() == "A person found 10 of all 10 flagged rows wrong: 100.0% of them."

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from imae.audit.correct import correct, write_corrected
-from imae.audit.decisions import Decision
-from imae.audit.label_tools import export, read_opinions
+from imae.audit.decisions import Decision, read_decisions, write_decisions
+from imae.audit.label_tools import export
 from imae.data import Split, Table
 from imae.errors import ArgumentError, DataError
 from imae.train.relabel import relabel_from_file
@@ -24,10 +24,10 @@ def rows_of(path):
 def test_corrected_labels_are_read_by_training(make_audit, tmp_path):
     audit = make_audit(prefix="@odd, name")
     decisions = {
-        0: Decision("accept", int(audit.suggested[0])),
-        1: Decision("keep"),
-        2: Decision("no_class"),
-        20: Decision("relabel", 3),
+        0: Decision("accept", int(audit.suggested[0]), by="person"),
+        1: Decision("keep", by="person"),
+        2: Decision("no_class", by="person"),
+        20: Decision("relabel", 3, by="person"),
     }
     trail_file = write_corrected(audit, correct(audit, decisions), tmp_path / "labels.csv")
     number = len(audit)
@@ -47,7 +47,11 @@ def test_corrected_labels_are_read_by_training(make_audit, tmp_path):
 
 def test_the_program_accepts_what_it_is_sure_of_and_nobody_looked_at(make_audit):
     audit = make_audit()
-    decisions = {0: Decision("keep"), 1: Decision("skip"), 3: Decision("flag")}
+    decisions = {
+        0: Decision("keep", by="person"),
+        1: Decision("skip", by="person"),
+        3: Decision("flag", by="person"),
+    }
     least = float(audit.suggested_probability[7])
     trail = correct(audit, decisions, accept_above=least)
     assert [(each.row, each.by) for each in trail] == [
@@ -109,12 +113,64 @@ def test_unknown_formats_and_endings_are_refused(make_audit, tmp_path, format, n
 
 def test_corrected_labels_in_parquet_are_those_in_csv(make_audit, tmp_path):
     audit = make_audit()
-    trail = correct(audit, {0: Decision("no_class"), 1: Decision("relabel", 2)})
+    audit.given[1] = 0
+    trail = correct(
+        audit, {0: Decision("no_class", by="person"), 1: Decision("relabel", 2, by="person")}
+    )
     for name in ("labels.csv", "labels.parquet"):
         write_corrected(audit, trail, tmp_path / name)
-    read = [read_opinions(tmp_path / name) for name in ("labels.csv", "labels.parquet")]
+    read = [read_decisions(audit, [tmp_path / name]) for name in ("labels.csv", "labels.parquet")]
     assert read[0] == read[1]
-    assert [each.label for each in read[0][:2]] == [None, "bird"]
+    assert read[0][0] == Decision("no_class", by="person")
+    assert (list(read[0]), read[0][1].label) == ([0, 1], 2)
+
+
+def test_the_program_stays_the_author_of_what_it_accepted(make_audit, tmp_path):
+    audit = make_audit()
+    file, again = tmp_path / "labels.csv", tmp_path / "again.csv"
+    first = correct(
+        audit,
+        {0: Decision("keep", by="person"), 1: Decision("relabel", 2, by="person")},
+        accept_above=0.5,
+    )
+    assert {each.by for each in first} == {"person", "program"}
+    write_corrected(audit, first, file, in_data=dict.fromkeys(audit.row_ids.tolist(), "cat"))
+    assert correct(audit, read_decisions(audit, [file])) == first
+    write_decisions(audit, read_decisions(audit, [file]), again)
+    assert correct(audit, read_decisions(audit, [again])) == first
+    audit.suggested[:] = (audit.suggested + 1) % 4  # another audit of the same labels
+    assert [each.by for each in correct(audit, read_decisions(audit, [file]))] == [
+        each.by for each in first
+    ]
+
+
+def test_the_program_confirms_and_removes_nothing(make_audit):
+    decisions = {row: Decision(kind, by="program") for row, kind in enumerate(["keep", "no_class"])}
+    assert correct(make_audit(), decisions) == []
+
+
+def test_corrected_labels_whose_author_is_unknown_are_refused(make_audit, tmp_path):
+    audit = make_audit()
+    file, trail = tmp_path / "labels.csv", tmp_path / "labels.trail.csv"
+    write_corrected(audit, correct(audit, {}, accept_above=0.9), file)
+    recorded = trail.read_text()
+    trail.unlink()
+    with pytest.raises(DataError, match=r"labels\.csv: .*put labels\.trail\.csv beside it"):
+        read_decisions(audit, [file])
+    trail.write_text(recorded.splitlines()[0])
+    with pytest.raises(
+        DataError, match=r"row 'photo/.*labels\.trail\.csv does not say who decided"
+    ):
+        read_decisions(audit, [file])
+    trail.write_text(recorded)
+    file.write_text("".join(file.read_text().replace(",removed", "").replace(",\n", "\n")))
+    assert {each.by for each in read_decisions(audit, [file]).values()} == {"program"}
+
+
+def test_rows_that_an_earlier_round_removed_are_no_decisions(make_audit, tmp_path):
+    audit = make_audit()
+    write_corrected(audit, [], tmp_path / "labels.csv", removed=["photo/99.jpg"])
+    assert read_decisions(audit, [tmp_path / "labels.csv"]) == {}
 
 
 def test_labels_and_trail_are_written_both_or_neither(make_audit, tmp_path, monkeypatch):

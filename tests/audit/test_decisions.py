@@ -38,10 +38,10 @@ def cells(audit, row, decision, label="", *, mark=None):
 def test_what_is_written_is_read_again(make_audit, tmp_path):
     audit = make_audit(prefix="=HYPERLINK(1)")
     decisions = {
-        0: Decision("accept", 3, "person", "2026-01-01T00:00:00Z"),
-        5: Decision("no_class"),
-        7: Decision("keep"),
-        9: Decision("skip"),
+        0: Decision("accept", 3, by="person", time="2026-01-01T00:00:00Z"),
+        5: Decision("no_class", by="person"),
+        7: Decision("keep", by="person"),
+        9: Decision("skip", by="person"),
     }
     write_decisions(audit, decisions, tmp_path / "a.csv")
     assert read_decisions(audit, [tmp_path / "a.csv"]) == decisions
@@ -68,6 +68,18 @@ def test_a_decision_that_settles_counts_more_than_one_that_does_not(make_audit, 
     assert {row: each.decision for row, each in found.items()} == {0: "keep", 1: "accept"}
 
 
+def test_a_person_overrides_the_program(make_audit, write):
+    audit = make_audit()
+    audit.given[:3] = 0
+    program = [(*cells(audit, row, "accept", "dog")[:4], "program", "", "") for row in (0, 1, 2)]
+    person = [cells(audit, 0, "keep"), cells(audit, 1, "relabel", "bird"), cells(audit, 2, "skip")]
+    files = [write(*program, name="1.csv"), write(*person, name="2.csv")]
+    for order in (files, files[::-1]):
+        found = read_decisions(audit, order)
+        assert {row: each.by for row, each in found.items()} == dict.fromkeys(range(3), "person")
+        assert [found[row].decision for row in range(3)] == ["keep", "relabel", "skip"]
+
+
 def test_the_given_label_once_more_is_kept(make_audit, write):
     audit = make_audit()
     given = audit.class_names[audit.given[0]]
@@ -77,7 +89,7 @@ def test_the_given_label_once_more_is_kept(make_audit, write):
 
 def test_names_and_times_that_are_formulas_come_back_as_they_were(make_audit, tmp_path):
     audit = make_audit()
-    decisions = {0: Decision("keep", None, "=cmd()", "@now")}
+    decisions = {0: Decision("keep", by="=cmd()", time="@now")}
     for _ in range(2):
         write_decisions(audit, decisions, tmp_path / "a.csv")
         assert not any(start in (tmp_path / "a.csv").read_text() for start in (",=", ",@"))
@@ -94,7 +106,7 @@ def test_a_pipe_is_refused(make_audit, tmp_path, name):
 def test_columns_that_only_inform_may_be_missing(make_audit, write):
     audit = make_audit()
     path = write(cells(audit, 0, "keep")[:4], names=COLUMNS[:4])
-    assert read_decisions(audit, [path]) == {0: Decision("keep", None, "")}
+    assert read_decisions(audit, [path]) == {0: Decision("keep", by="")}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from imae.audit.correct import correct
 from imae.audit.decisions import Decision, read_decisions
 from imae.audit.label_tools import export
 from imae.errors import DataError
@@ -76,21 +77,121 @@ def test_the_short_export_of_label_studio_names_rows_by_their_address(make_audit
     assert found[5].decision == "no_class"
 
 
-def test_labels_of_fiftyone_come_back(make_audit, tmp_path):
+def test_suggestions_that_nobody_looked_at_in_fiftyone_are_the_programs(make_audit, tmp_path):
     audit = make_audit()
     path = tmp_path / "labels.json"
     export(audit, path, format="fiftyone")
     content = json.loads(path.read_text())
     assert all(isinstance(each["label"], int) for each in content["labels"].values())
     found = read_decisions(audit, [path])
-    accepted = [row for row, each in found.items() if each.decision == "accept"]
-    assert accepted == np.flatnonzero(audit.suggested != audit.given).tolist()
-    assert {found[row].decision for row in set(found) - set(accepted)} == {"keep"}
+    assert list(found) == np.flatnonzero(audit.suggested != audit.given).tolist()
+    assert {(each.decision, each.by) for each in found.values()} == {("accept", "program")}
+    # A person restores one given label and deletes another: only these two rows were reviewed.
+    content["labels"]["photo/0"]["label"] = int(audit.given[0])
+    content["labels"]["photo/1"] = None
+    path.write_text(json.dumps(content))
+    found = read_decisions(audit, [path])
+    people = {row: each.decision for row, each in found.items() if each.by == "fiftyone"}
+    assert people == {0: "keep", 1: "no_class"}
+    audit.suggested[:] = (audit.suggested + 1) % 4  # another audit of the same labels
+    found = read_decisions(audit, [path])
+    assert [row for row, each in found.items() if each.by != "program"] == [0, 1]
+
+
+@pytest.mark.parametrize("place", ["sample", "label"])
+def test_a_suggestion_that_is_tagged_as_reviewed_in_fiftyone_is_accepted(
+    make_audit, tmp_path, place
+):
+    audit = make_audit()
+    samples = [
+        {
+            "filepath": f"data/{row_id}",
+            "tags": [],
+            "ground_truth": {
+                "_cls": "Classification",
+                "tags": [],
+                "label": audit.class_names[audit.suggested[row]],
+                "suggested": audit.class_names[audit.suggested[row]],
+                "confidence": 0.9,
+            },
+        }
+        for row, row_id in enumerate(audit.row_ids.tolist())
+    ]
+    for sample in (samples[0], samples[39]):  # another class is suggested, and none
+        (sample if place == "sample" else sample["ground_truth"])["tags"].append("reviewed")
+    path = tmp_path / "samples.json"
+    path.write_text(json.dumps({"samples": samples}))
+    found = read_decisions(audit, [path])
+    people = {row: each.decision for row, each in found.items() if each.by == "fiftyone"}
+    assert people == {0: "accept", 39: "keep"}
+    assert {each.by for row, each in found.items() if row not in people} == {"program"}
+
+
+def test_predictions_in_fiftyone_are_nobodys_judgement(make_audit, tmp_path):
+    audit = make_audit()
+    label = {"_cls": "Classification", "label": "dog", "confidence": 0.8}
+    samples = [{"filepath": row_id, "model": label} for row_id in audit.row_ids.tolist()]
+    path = tmp_path / "samples.json"
+    path.write_text(json.dumps({"samples": samples}))
+    found = read_decisions(audit, [path])
+    assert found
+    assert {each.by for each in found.values()} == {"program"}
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_predictions_that_label_studio_made_annotations_are_the_programs(
+    make_audit, tmp_path, is_short
+):
+    audit = make_audit()
+    path = annotated(audit, tmp_path, suggestions)
+    tasks = json.loads(path.read_text())
+    for number, task in enumerate(tasks):  # "Create annotations from predictions", but for one
+        task["annotations"][0] |= {"lead_time": None if number else 3.5, "parent_prediction": 7}
+    if is_short:
+        short = [
+            {**task["data"], "annotation_id": 1, "lead_time": task["annotations"][0]["lead_time"]}
+            for task in tasks
+        ]
+        for task, each in zip(short, tasks, strict=True):
+            if suggestions(each):
+                (task["label"],) = suggestions(each)
+        tasks = short
+    path.write_text(json.dumps(tasks))
+    found = read_decisions(audit, [path])
+    assert [row for row, each in found.items() if each.by != "program"] == [0]
+    trail = correct(audit, found)
+    assert {each.by for each in trail[1:]} == {"program"}
+    assert None not in [each.new for each in trail]  # a row that fits no class is not removed
+
+
+def test_a_task_that_nobody_annotated_says_nothing(make_audit, tmp_path):
+    task = {"item": "photo/1.jpg", "annotator": "", "annotation_id": None, "lead_time": None}
+    done = {**task, "item": "photo/2.jpg", "label": "bird", "annotation_id": 3, "lead_time": 1.5}
+    path = tmp_path / "min.json"
+    path.write_text(json.dumps([task, done]))
+    assert list(read_decisions(make_audit(), [path])) == [2]
+
+
+def test_a_table_of_labels_does_not_say_that_a_person_looked(make_audit, tmp_path):
+    audit = make_audit()
+    path = tmp_path / "labels.csv"
+    other = (audit.given + 2) % 4
+    numbers = [audit.given[0], audit.suggested[1], other[3]]
+    rows = [
+        f"photo/{row}.jpg,{audit.class_names[number]}"
+        for row, number in zip((0, 1, 3), numbers, strict=True)
+    ]
+    path.write_text("\n".join(["row_id,label", *rows]))
+    found = read_decisions(audit, [path])
+    assert {row: (each.decision, each.by) for row, each in found.items()} == {
+        1: ("accept", "program"), 3: ("relabel", "person"),
+    }  # fmt: skip
 
 
 def test_samples_of_fiftyone_are_found_by_their_path(make_audit, tmp_path):
     audit = make_audit()
-    truth = {"_cls": "Classification", "label": "dog"}
+    other = audit.class_names[(audit.given[9] + 2) % 4]
+    truth = {"_cls": "Classification", "label": other}
     sample = {"filepath": "data/photo/9.jpg", "tags": [], "ground_truth": truth, "other": truth}
     path = tmp_path / "samples.json"
     deleted = [{"filepath": "data/photo/8.jpg", "ground_truth": None, "other": truth}]
@@ -106,25 +207,27 @@ def test_the_rows_of_a_mask_are_set_apart(make_audit, tmp_path, name):
     audit = make_audit(prefix="=1")
     export(audit, tmp_path / name, format="mask")
     flagged = np.flatnonzero(audit.is_flagged).tolist()
-    assert read_decisions(audit, [tmp_path / name]) == dict.fromkeys(flagged, Decision("flag"))
+    mark = Decision("flag", by="program")
+    assert read_decisions(audit, [tmp_path / name]) == dict.fromkeys(flagged, mark)
 
 
 def test_a_class_that_is_called_like_a_guarded_formula_is_itself(make_audit, tmp_path):
     audit = make_audit(class_names=("'=x", "=x", "'=y", "@z"))
     path = tmp_path / "labels.csv"
     path.write_text("row_id,label\nphoto/0.jpg,'=x\nphoto/1.jpg,=x\nphoto/2.jpg,'@z\n")
-    labels = [each.label for each in read_decisions(audit, [path]).values()]
-    found = [audit.given[row] if label is None else label for row, label in enumerate(labels)]
-    assert found == [0, 1, 3]
+    labels = audit.given.copy()
+    for row, each in read_decisions(audit, [path]).items():
+        labels[row] = each.label
+    assert labels[:3].tolist() == [0, 1, 3]
 
 
-def test_labels_in_parquet_and_rows_that_were_removed(make_audit, tmp_path):
+def test_labels_in_parquet(make_audit, tmp_path):
     audit = make_audit()
-    table = {"row_id": ["photo/0.jpg", "photo/1.jpg"], "label": ["cat", ""], "removed": ["", "x"]}
+    other = int(audit.given[0] + 2) % 4
+    table = {"row_id": ["photo/0.jpg"], "label": [audit.class_names[other]]}
     pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "labels.parquet")
     found = read_decisions(audit, [tmp_path / "labels.parquet"])
-    assert found[1] == Decision("no_class")
-    assert found[0].label == 0 or found[0].decision == "keep"
+    assert found == {0: Decision("relabel", other, by="person")}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from imae.audit.correct import Sample
-from imae.audit.decisions import identity, read_decisions
+from imae.audit.decisions import Decision, identity, read_decisions, write_decisions
 from imae.audit.serve import Review, Server
 from imae.errors import DataError
 
@@ -71,6 +71,18 @@ def test_another_host_is_refused(served, host):
     assert send(served, [], Host=host)[0] == 403
 
 
+@pytest.mark.parametrize("second", ["evil.example", None])
+def test_more_than_one_host_is_refused(served, second):
+    own = f"127.0.0.1:{served.server_port}"
+    connection = http.client.HTTPConnection("127.0.0.1", served.server_port, timeout=10)
+    connection.putrequest("GET", f"/{served.token}/", skip_host=True)
+    for host in (own, second or own):
+        connection.putheader("Host", host)
+    connection.endheaders()
+    assert connection.getresponse().status == 403
+    connection.close()
+
+
 def test_each_server_has_a_token_of_its_own(make_audit, tmp_path):
     servers = [Server(Review(make_audit(), tmp_path / "d.csv")) for _ in range(2)]
     assert len(servers[0].token) >= 40
@@ -90,6 +102,20 @@ def test_decisions_are_written_whole_and_taken_back(served):
     again = Review(review.audit, review.path)
     assert list(again.decisions) == [5]
     assert "photo/5.jpg" in again.page(0)
+
+
+def test_a_row_that_only_the_program_decided_about_is_shown_as_undecided(make_audit, tmp_path):
+    audit, path = make_audit(), tmp_path / "decisions.csv"
+    by_row = {
+        0: Decision("accept", int(audit.suggested[0]), by="program"),
+        1: Decision("keep", by="person"),
+    }
+    write_decisions(audit, by_row, path)
+    review = Review(audit, path)
+    assert [each["row_id"] for each in review.decided()] == ["photo/1.jpg"]
+    kept = {"row_id": "photo/3.jpg", "decision": "keep"}
+    review.change({"identity": review.identity, "changes": [kept]})
+    assert read_decisions(audit, [path])[0] == by_row[0]  # still the program's
 
 
 def test_the_given_label_once_more_is_kept(served):
@@ -134,7 +160,8 @@ def test_a_foreign_origin_a_form_and_a_flood_are_refused(served):
     json_type = {"Content_Type": "application/json"}
     assert ask(served, "POST", path, body="{", **json_type)[0] == 400
     assert ask(served, "POST", path, body="[" * 100_000, **json_type)[0] == 400
-    assert ask(served, "POST", path, Content_Length="99999999", **json_type)[0] == 413
+    for length in ("99999999", "9" * 5000, "-1", "x"):
+        assert ask(served, "POST", path, Content_Length=length, **json_type)[0] == 413
     assert ask(served, "POST", f"/{served.token}/", body="{}", **json_type)[0] == 404
     assert not served.review.path.exists()
     assert send(served, keep, Origin=f"http://127.0.0.1:{served.server_port}")[0] == 204

@@ -16,13 +16,15 @@ import numpy as np
 import pytest
 
 from imae.audit import Audit
+from imae.audit import audit as find_wrong
 from imae.audit.cards import suspects
 from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, read_decisions, write_decisions
 from imae.cli.app import main
-from imae.cli.audit import _summarise
+from imae.cli.audit import _suggesting_another_run, _summarise
 from imae.cli.review import _about, write_pages
-from imae.data import load
+from imae.data import Table, load
+from imae.errors import DataError
 from imae.records import RunFolder
 from imae.train import Stopped
 
@@ -69,7 +71,11 @@ def rows_of(path):
 
 def test_decisions_are_applied(run, tmp_path, capsys):
     audit = Audit.load(RunFolder(run))
-    decisions = {0: Decision("accept", 3), 1: Decision("keep"), 2: Decision("no_class")}
+    decisions = {
+        0: Decision("accept", 3, by="person"),
+        1: Decision("keep", by="person"),
+        2: Decision("no_class", by="person"),
+    }
     write_decisions(audit, decisions, tmp_path / "decisions.csv")
     out = tmp_path / "labels.csv"
     arguments = ["audit", "apply", str(run), str(tmp_path / "decisions.csv"), "--out", str(out)]
@@ -86,7 +92,9 @@ def test_the_served_decisions_are_applied_if_none_are_named(run, tmp_path, capsy
     assert main(["audit", "apply", str(run), "--out", str(out)]) == 2
     assert f"review with `imae audit serve {run}`" in capsys.readouterr().err
     audit = Audit.load(RunFolder(run))
-    write_decisions(audit, {5: Decision("relabel", 9)}, run / "audit" / "decisions.csv")
+    write_decisions(
+        audit, {5: Decision("relabel", 9, by="person")}, run / "audit" / "decisions.csv"
+    )
     assert main(["audit", "apply", str(run), "--out", str(out)]) == 0
     assert rows_of(out)[5]["label"] == "9"
 
@@ -104,7 +112,7 @@ def test_the_next_command_names_the_features_of_the_run(run, tmp_path, capsys):
 def test_decisions_are_not_overwritten_and_bad_ones_write_nothing(run, tmp_path, capsys):
     audit = Audit.load(RunFolder(run))
     file = tmp_path / "decisions.csv"
-    write_decisions(audit, {5: Decision("keep")}, file)
+    write_decisions(audit, {5: Decision("keep", by="person")}, file)
     before = file.read_bytes()
     assert main(["audit", "apply", str(run), str(file), "--out", str(file)]) == 2
     assert "would overwrite" in capsys.readouterr().err
@@ -189,7 +197,10 @@ def test_a_check_writes_its_page_then_its_bound(run, tmp_path, capsys):
     sample = draw_sample(audit, 10, seed=3).tolist()
     assert page.count("data:image/png") == 10
     assert all(f"row {audit.row_ids[row]}" in page for row in sample)
-    made = {row: Decision("no_class" if place else "keep") for place, row in enumerate(sample)}
+    made = {
+        row: Decision("no_class" if place else "keep", by="person")
+        for place, row in enumerate(sample)
+    }
     write_decisions(audit, made, tmp_path / "judged.csv")
     arguments = ["audit", "check", str(run), "--rows", "10", "--seed", "3", "--confidence", "0.9"]
     assert main([*arguments, "--decisions", str(tmp_path / "judged.csv")]) == 0
@@ -221,7 +232,7 @@ def test_a_check_notices_that_other_rows_are_flagged(run, capsys):
     folder = RunFolder(run)
     audit = Audit.load(folder)
     flagged = np.flatnonzero(audit.is_flagged).tolist()
-    made = {row: Decision("no_class") for row in flagged}
+    made = {row: Decision("no_class", by="person") for row in flagged}
     write_decisions(audit, made, run / "audit" / "decisions.csv")
     assert main(["audit", "check", str(run), "--rows", "20"]) == 0
     assert "found 20 of 20 randomly drawn flagged rows wrong" in capsys.readouterr().out
@@ -236,6 +247,50 @@ def test_a_check_notices_that_other_rows_are_flagged(run, capsys):
     assert f"imae audit check {run} --rows 40 --decisions FILE" in said.out
     assert main(["audit", "check", str(run), "--rows", "40"]) == 0
     assert "Note" not in capsys.readouterr().err
+
+
+def written_by_imae(run, folder, kind):
+    """A file that imae wrote into a folder, and no person has seen."""
+    out = folder / {"mask": "a.npy", "mask-csv": "a.csv", "fiftyone": "a.json"}.get(kind, "l.csv")
+    if kind not in ("accepted", "unchanged"):
+        words = ["--format", kind.partition("-")[0], "--out", str(out)]
+        assert main(["audit", "export", str(run), *words]) == 0
+        return out
+    none, above = folder / "none.csv", "0" if kind == "accepted" else "1"
+    none.write_text("row_id,given,decision,label\n")
+    words = [str(none), "--accept-above", above] if kind == "accepted" else [str(none)]
+    assert main(["audit", "apply", str(run), *words, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.mark.parametrize("kind", ["accepted", "unchanged", "fiftyone", "mask", "mask-csv"])
+def test_no_file_of_imae_itself_passes_as_the_judgement_of_a_person(run, tmp_path, capsys, kind):
+    file = written_by_imae(run, tmp_path, kind)
+    capsys.readouterr()
+    assert main(["audit", "check", str(run), "--decisions", str(file)]) == 2
+    said = capsys.readouterr()
+    assert f"{file}: no person has judged any row there" in said.err
+    assert said.err.count("\n") == 1
+    assert "A person" not in said.out
+    assert not (run / "audit" / "check.json").exists()
+    out = tmp_path / "again.csv"
+    assert main(["audit", "apply", str(run), str(file), "--out", str(out)]) == 0
+    number = 40 if kind in ("accepted", "fiftyone") else 0
+    said = capsys.readouterr().out
+    assert f"300 labels: 0 changed by people, {number} by the program, 0 removed, 0 conf" in said
+    assert [row["by"] for row in rows_of(tmp_path / "again.trail.csv")] == number * ["program"]
+
+
+def test_a_check_counts_the_rows_that_people_judged_and_no_others(run, tmp_path, capsys):
+    audit = Audit.load(RunFolder(run))
+    decisions = dict.fromkeys(range(5), Decision("keep", by="person"))
+    write_decisions(audit, decisions, tmp_path / "decisions.csv")
+    words = [str(tmp_path / "decisions.csv"), "--accept-above", "0", "--out"]
+    labels = tmp_path / "labels.csv"
+    assert main(["audit", "apply", str(run), *words, str(labels)]) == 0
+    words = ["--decisions", str(labels), "--rows", "40"]
+    assert main(["audit", "check", str(run), *words]) == 0
+    assert "A person has judged 5 of 40 randomly drawn" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["audit.json", "audit.npz", "decisions.csv", "check.json"])
@@ -460,6 +515,38 @@ def test_where_perhaps_no_label_is_wrong_a_sample_is_judged_first(tmp_path, caps
     assert "No row is flagged at --precision 0.9: the most suspect one is wrong with" in said
 
 
+def test_a_rare_class_that_was_given_up_names_the_whole_command(tmp_path, capsys):
+    draws, table = np.random.default_rng(1), tmp_path / "my table.csv"
+    rows = [(*(draws.normal(size=2) + 1.5 * (n % 12 == 0)), "ny"[n % 12 == 0]) for n in range(120)]
+    lines = [f"{a:.3f},{b:.3f},{answer},{a}" for a, b, answer in rows]
+    table.write_text("\n".join(["a,b,answer,c", *lines]))
+    words = [str(table), "--label-column", "answer", "--drop", "c", "--epochs", "9", "--seed", "3"]
+    (tmp_path / "run-2").mkdir()
+    assert main(["audit", *words, "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "draw rare classes more often: imae audit " in said
+    command = shlex.split(said[said.index("imae audit") :])
+    assert set(words) < set(command)
+    assert command[-1] == str(tmp_path / "run-3")
+    assert main(command[1:]) == 0
+    assert (tmp_path / "run-3" / "audit" / "audit.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "is_completed"),
+    [(["my data"], True), (["my data", "--set", "method.name=cce"], False), ([], False)],
+)
+def test_a_run_that_learned_nothing_names_the_command_of_another_loss(
+    tmp_path, words, is_completed
+):
+    remedy = "train it with another method, such as --loss cce, or with another --T or more epochs"
+    with pytest.raises(DataError) as caught, _suggesting_another_run(tmp_path / "run", words):
+        raise DataError(f"run: has learned nothing; {remedy}, and audit that run")
+    command = f"imae audit 'my data' --set method.name=cce --out {tmp_path / 'run-2'}"
+    completed = f"run: has learned nothing; train it with another method: {command}"
+    assert (str(caught.value) == completed) == is_completed
+
+
 def test_corrected_labels_are_trained_on(audited, tmp_path):
     labels = str(tmp_path / "labels.csv")
     assert main(["audit", "apply", str(audited), "--accept-above", "0.5", "--out", labels]) == 0
@@ -511,6 +598,32 @@ def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):
     assert main(["audit", str(stopped)]) == 0
     assert (stopped / "result.json").exists()
     assert "rows to review" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "is_told"),
+    [
+        ("photos", [], True),
+        ("photos.csv", [], True),
+        ("photos", ["--features", "efficientnet_lite0"], False),
+        ("numbers.csv", [], False),
+        ("digits", [], False),
+    ],
+)
+def test_photos_are_said_to_need_features_before_they_are_trained_on(
+    tmp_path, monkeypatch, capsys, data, words, is_told
+):
+    def stopped(*_, **__):
+        raise Stopped("stopped", 130)
+
+    monkeypatch.setattr("imae.train.train", stopped)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos.csv").write_text("path,label\na.jpg,cat\n")
+    (tmp_path / "numbers.csv").write_text("a,label\n1,cat\n")
+    assert main(["audit", data, *words]) == 130
+    said = capsys.readouterr().err
+    assert ("from scratch" in said) == ("--features efficientnet_lite0 trains" in said) == is_told
 
 
 def test_a_stopped_audit_names_the_command_that_continues_it(audited, monkeypatch, capsys):
@@ -638,6 +751,45 @@ def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
         (tmp_path / "p.csv").write_text("\n".join([*lines, line]))
         assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "no")]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_probabilities_are_compared_with_those_of_similar_rows(digits, tmp_path, monkeypatch):
+    draws = np.random.default_rng(0)
+    is_right = draws.random(len(digits)) < 0.7
+    likely = np.eye(10)[np.where(is_right, digits.labels, (digits.labels + 3) % 10)] * 0.8 + 0.02
+    np.save(tmp_path / "p.npy", likely)
+    values = np.eye(10)[digits.labels] + 0.3 * draws.normal(size=(len(digits), 10))
+    table = Table(values.astype(np.float32))
+
+    def extractor(name):
+        assert name == "efficientnet_lite0"
+        return lambda split: replace(split, inputs=table)
+
+    monkeypatch.setattr("imae.audit.sources.frozen_features", extractor)
+    out = tmp_path / "out"
+    words = ["audit", "digits", "--probabilities", str(tmp_path / "p.npy"), "--out", str(out)]
+    for further, features in (([], None), (["--features", "efficientnet_lite0"], table.values)):
+        assert main([*words, *further]) == 0
+        expected = find_wrong(likely, given=digits.labels, features=features)
+        assert Audit.load(RunFolder(out)).suspicion.tolist() == expected.suspicion.tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--epochs", "3"], "--epochs is"),
+        (["--seed", "3"], "--seed is"),
+        (["--noise", "symmetric:0.2"], "noise is"),
+        (["--set", "data.rows=50"], "data.rows is"),
+    ],
+)
+def test_settings_of_a_training_are_refused_with_probabilities(tmp_path, capsys, words, named):
+    arguments = ["--probabilities", str(tmp_path / "p.npy"), "--out", str(tmp_path / "out")]
+    assert main(["audit", "digits", *arguments, *words]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert "--probabilities needs no training" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

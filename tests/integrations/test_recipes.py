@@ -243,9 +243,13 @@ def test_fiftyone_takes_the_labels_of_an_export_and_they_come_back(audit, tmp_pa
         pytest.skip("FiftyOne keeps its data in MongoDB; FIFTYONE_DATABASE_URI names none")
     assert done.returncode == 0, done.stderr
     found = read_decisions(audit, [tmp_path / "one" / "labels.json"])
-    assert [found[row].decision for row in range(3)] == ["keep", "accept", "keep"]
+    assert {row: (each.decision, each.by) for row, each in found.items()} == {
+        1: ("accept", "program"), 2: ("keep", "fiftyone"),
+    }  # fmt: skip
     found = read_decisions(audit, [tmp_path / "other" / "samples.json"])
-    assert [found[row].decision for row in range(3)] == ["keep", "accept", "no_class"]
+    assert {row: (each.decision, each.by) for row, each in found.items()} == {
+        1: ("accept", "program"), 2: ("no_class", "fiftyone"),
+    }  # fmt: skip
 
 
 @needs("imblearn")

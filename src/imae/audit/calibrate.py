@@ -595,16 +595,16 @@ def flag_count(suspicion: Floats, wrong: Floats, rate: float, precision: float |
 def suggestions(
     classes: TopClasses, given: Ints, wrong: Floats, is_flagged: NDArray[np.bool_]
 ) -> tuple[Ints, Floats]:
-    """The likelier of the given class and the best other one, with its probability.
+    """The best other class of every flagged row, if any is known, with its probability.
 
-    For a flagged row it is the best other one, if any is known: a person will look at it.
+    The label of a row that is not flagged is believed: its suggestion is the given class.
     """
     shares = np.where(classes.classes == given[:, None], -1, classes.shares)
     best = shares.argmax(1)
     rows = np.arange(len(given))
     rest = np.maximum(1 - classes.share_of(given), 1e-9)
     other = wrong * np.minimum(np.maximum(shares[rows, best], 0) / rest, 1)
-    is_kept = (1 - wrong >= other) & ~(is_flagged & (shares[rows, best] > 0))
+    is_kept = ~is_flagged | (shares[rows, best] <= 0)
     suggested = np.where(is_kept, given, classes.classes[rows, best]).astype(np.int64)
     return suggested, np.where(is_kept, 1 - wrong, other)
 

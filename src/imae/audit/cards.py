@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from imae.audit.label_tools import guard, write_csv
 from imae.audit.result import Audit
-from imae.audit.sources import stored_content
+from imae.audit.sources import COLUMN_OPTIONS, stored_content
 from imae.data import ArrayImages, Data, ImageFiles, Inputs, Split, Table
 from imae.data.columns import find_roles
 from imae.data.image_files import decode
@@ -36,14 +36,6 @@ _LONGEST_TEXT = 5000
 _CELLS_ON_CARD = 7  # on a phone; otherwise nine
 _TEXT_ON_CARD = 180
 _CELLS_AT_ONCE = 5_000_000
-_COLUMN_OPTIONS = (
-    "label_column",
-    "id_column",
-    "path_column",
-    "text_column",
-    "feature_columns",
-    "drop",
-)
 _SUSPECT_COLUMNS = (
     "row_id",
     "given",
@@ -189,7 +181,7 @@ def _of_file(
     if name in SOURCES or layout_of(Path(name)) != "manifest":
         return {}, {}
     file = open_columns(Path(name))
-    roles = find_roles(file, **{key: options.get(key) for key in _COLUMN_OPTIONS})
+    roles = find_roles(file, **{key: options.get(key) for key in COLUMN_OPTIONS})
     if roles.path is not None:
         return {}, {}
     first = roles.row_id or file.names[0]

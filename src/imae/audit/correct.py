@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae._draws import DEFAULT_SEED, numpy_generator
-from imae.audit.decisions import Decision, identity
-from imae.audit.label_tools import guard, table_bytes
+from imae.audit.decisions import Decision, identity, trail_file
+from imae.audit.label_tools import PROGRAM, guard, table_bytes
 from imae.audit.result import Audit
 from imae.errors import ArgumentError, DataError, check_integer, check_interval, import_extra
 from imae.records.files import parse_object, read_file, whole_file
@@ -44,6 +44,9 @@ def correct(
 ) -> list[TrailRow]:
     """Every row that a person settled or the program relabels, in the order of the rows.
 
+    A decision of the program is never more than a new label: only a person confirms a label or
+    removes a row.
+
     Args:
         audit: The audit.
         decisions: By position of the row.
@@ -55,10 +58,13 @@ def correct(
     """
     trail = {}
     for row, decision in decisions.items():
-        if not decision.is_open:
-            old = int(audit.given[row])
-            new = {"keep": old, "no_class": None}.get(decision.decision, decision.label)
-            trail[row] = TrailRow(row, old, new, "person", _certainty(audit, row))
+        if decision.is_open:
+            continue
+        old = int(audit.given[row])
+        new = {"keep": old, "no_class": None}.get(decision.decision, decision.label)
+        by = PROGRAM if decision.is_by_program else "person"
+        if by == "person" or new not in (old, None):
+            trail[row] = TrailRow(row, old, new, by, _certainty(audit, row))
     if accept_above is not None:
         check_interval("accept_above", accept_above, low=0.0, high=1.0)
         is_sure = audit.is_flagged & (audit.suggested_probability >= accept_above)
@@ -66,7 +72,7 @@ def correct(
         for row in np.flatnonzero(is_sure & is_other).tolist():
             if row not in decisions:
                 old, new = int(audit.given[row]), int(audit.suggested[row])
-                trail[row] = TrailRow(row, old, new, "program", _certainty(audit, row))
+                trail[row] = TrailRow(row, old, new, PROGRAM, _certainty(audit, row))
     return [trail[row] for row in sorted(trail)]
 
 
@@ -138,16 +144,6 @@ def write_corrected(
         labels.write(table_bytes(out, table[0], table[1:]))
         labels.flush()
     return path
-
-
-def trail_file(labels: Path) -> Path:
-    """The file of the trail beside a file of corrected labels.
-
-    Examples:
-        >>> trail_file(Path("labels.csv")).name
-        'labels.trail.csv'
-    """
-    return labels.with_suffix(".trail.csv")
 
 
 @dataclass(frozen=True)
@@ -303,7 +299,8 @@ def check(
 
     A decision for another label or no class means that the given label is wrong; keep, or
     the given label itself, means that it is right. A row that a person skipped or marked for
-    another look counts as judged and not wrong, so the bound holds in any case.
+    another look counts as judged and not wrong, so the bound holds in any case. A decision of the
+    program does not count: nobody has judged the row.
 
     Args:
         audit: The audit.
@@ -314,7 +311,11 @@ def check(
     """
     check_interval("confidence", confidence, low=0.0, high=1.0, open_low=True, open_high=True)
     sample = draw_sample(audit, num_rows, seed=seed)
-    judged = [(row, decisions[row]) for row in sample.tolist() if row in decisions]
+    judged = [
+        (row, decisions[row])
+        for row in sample.tolist()
+        if row in decisions and not decisions[row].is_by_program
+    ]
     return Checked(
         num_flagged=int(audit.is_flagged.sum()),
         num_sampled=len(sample),

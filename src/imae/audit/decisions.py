@@ -6,12 +6,12 @@ import re
 import urllib.parse
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from imae.audit.label_tools import Opinion, guard, read_opinions, unguard, write_csv
+from imae.audit.label_tools import PROGRAM, Opinion, guard, read_opinions, unguard, write_csv
 from imae.audit.result import Audit
 from imae.data.columns import listing
 from imae.data.table import TABLE_SUFFIXES, as_texts
@@ -32,19 +32,25 @@ class Decision:
     Args:
         decision: One of ``DECISIONS``.
         label: Class number for accept and relabel, else None.
-        by: Who decided.
+        by: Who decided; must be given. ``"program"`` if no person looked at the row: then it does
+            not count in `imae.audit.correct.check`.
         time: When, in ISO 8601.
     """
 
     decision: str
     label: int | None = None
-    by: str = "person"
+    by: str = field(kw_only=True)
     time: str = ""
 
     @property
     def finds_wrong(self) -> bool:
         """Whether it says that the given label is wrong."""
         return self.decision in ("accept", "relabel", "no_class")
+
+    @property
+    def is_by_program(self) -> bool:
+        """Whether no person decided."""
+        return self.by == PROGRAM
 
     @property
     def is_open(self) -> bool:
@@ -66,7 +72,9 @@ def decide(name: str, label: int | None, given: int, *, by: str, time: str) -> D
         >>> decide("relabel", 3, 3, by="person", time="").decision
         'keep'
     """
-    return Decision("keep", None, by, time) if label == given else Decision(name, label, by, time)
+    if label == given:
+        name, label = "keep", None
+    return Decision(name, label, by=by, time=time)
 
 
 def identity(audit: Audit) -> str:
@@ -87,15 +95,20 @@ def identity(audit: Audit) -> str:
 def read_decisions(audit: Audit, paths: Iterable[Path]) -> dict[int, Decision]:
     """Decisions from files of the review page or of label tools, by position of the row.
 
-    If there are two decisions about one row, one that settles it overrides skip or flag; two that
-    settle it must agree.
+    If there are two decisions about one row, that of a person overrides that of a program, and one
+    that settles it overrides skip or flag; two that settle it must agree.
+
+    A file may say what a label is without saying that a person looked at the row. A label that is
+    the given one is then no decision, one that is the audit's suggestion is the program's, and only
+    another one is a person's.
 
     Args:
         audit: The audit that the decisions are about.
         paths: CSV files with the columns row_id, given, decision and label (by, time and audit
             may be missing), or files that `label_tools.read_opinions` reads: there a class is a
             decision for it, and a row that is not settled is marked for another look; or a mask of
-            cleanlab, ``.npy``, in the order of the audit's rows.
+            cleanlab, ``.npy``, in the order of the audit's rows; or corrected labels of
+            ``imae audit apply`` with their trail beside them, which says who decided.
 
     Raises:
         DataError: If a file cannot be read, is from a page of other labels, has an unknown row,
@@ -107,8 +120,7 @@ def read_decisions(audit: Audit, paths: Iterable[Path]) -> dict[int, Decision]:
     found: dict[int, Decision] = {}
     for path in paths:
         if not _has_decisions(path):
-            opinions = _of_mask(audit, path) if path.suffix == ".npy" else read_opinions(path)
-            _add_opinions(audit, path, opinions, numbers, found)
+            _add_opinions(audit, path, _opinions(audit, path), numbers, found)
             continue
         for cells in _rows(path):
             row_id = unguard(cells["row_id"])
@@ -137,6 +149,76 @@ def _has_decisions(path: Path) -> bool:
     return path.suffix.lower() in TABLE_SUFFIXES and "decision" in open_columns(path).names
 
 
+def _opinions(audit: Audit, path: Path) -> list[Opinion]:
+    """What a file that holds no decisions says about rows."""
+    if path.suffix == ".npy":
+        return _of_mask(audit, path)
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        names = open_columns(path).names
+        is_corrected = "removed" in names or "given" in names or trail_file(path).exists()
+        if {"row_id", "label"} <= set(names) and is_corrected:
+            return _of_corrected(audit, path)
+    return read_opinions(path)
+
+
+def trail_file(labels: Path) -> Path:
+    """The file of the trail beside a file of corrected labels.
+
+    Examples:
+        >>> trail_file(Path("labels.csv")).name
+        'labels.trail.csv'
+    """
+    return labels.with_suffix(".trail.csv")
+
+
+def _of_corrected(audit: Audit, path: Path) -> list[Opinion]:
+    """What the trail beside corrected labels says: who decided about which row, and what.
+
+    Raises:
+        DataError: If there is no trail, or it does not account for a label.
+    """
+    trail = trail_file(path)
+    if not trail.exists():
+        raise DataError(
+            f"{path}: has corrected labels, and does not say who decided on them; put {trail.name} "
+            "beside it, which imae audit apply wrote with it (decisions of your own are a file "
+            f"with the columns {', '.join(_NEEDED)})"
+        )
+    decided = {
+        unguard(row_id): (unguard(new) or None, by)
+        for row_id, new, by in _texts(trail, ("row_id", "new", "by"))
+    }
+    names = open_columns(path).names
+    columns = ("row_id", "label", *(["removed"] if "removed" in names else []))
+    given = dict(zip(audit.row_ids.tolist(), audit.given.tolist(), strict=True))
+    opinions = []
+    for row_id, written, *removed in _texts(path, columns):
+        label = None if any(text.strip() for text in removed) else written
+        if row_id not in given and label is None:  # an earlier round has removed it
+            continue
+        before = audit.class_names[given[row_id]] if row_id in given else None
+        known, by = decided.get(row_id, (before, ""))
+        if row_id in given and known != label:
+            raise DataError(
+                f"{path}: row {row_id!r}: {trail.name} does not say who decided on its label, "
+                f"{'none' if label is None else repr(label)}; name the file of the decision itself"
+            )
+        opinions.append(Opinion(row_id, label, by=by))
+    return opinions
+
+
+def _texts(path: Path, names: Sequence[str]) -> Iterable[tuple[str, ...]]:
+    """The cells of these columns, by row."""
+    file = open_columns(path)
+    missing = [name for name in names if name not in file.names]
+    if missing:
+        raise DataError(
+            f"{path}: line 1 has no column {missing[0]} (columns: {listing(file.names)})"
+        )
+    values, _ = file.read(list(names), ())
+    return zip(*(as_texts(values[name]) for name in names), strict=True)
+
+
 def _of_mask(audit: Audit, path: Path) -> list[Opinion]:
     """The rows that a boolean mask marks as an issue."""
     try:
@@ -149,7 +231,8 @@ def _of_mask(audit: Audit, path: Path) -> list[Opinion]:
         raise DataError(f"{path}: cannot be read ({reason})") from None
     if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != (len(audit),):
         raise DataError(f"{path}: must hold {len(audit)} booleans, one for each row of this run")
-    return [Opinion(str(audit.row_ids[row]), None, False) for row in np.flatnonzero(mask)]
+    rows = np.flatnonzero(mask)
+    return [Opinion(str(audit.row_ids[row]), None, False, PROGRAM) for row in rows]
 
 
 def _add_opinions(
@@ -176,7 +259,10 @@ def _add_opinions(
         if number == audit.suggested[row]:
             kind = "accept"
         given = int(audit.given[row])
-        decision = decide(kind, number, given, by=each.by or "person", time=each.time)
+        by = each.by or (PROGRAM if number in (given, int(audit.suggested[row])) else "person")
+        if by == PROGRAM and number == given:  # as it was, and perhaps nobody has looked at it
+            continue
+        decision = decide(kind, number, given, by=by, time=each.time)
         found[row] = _settled(where, found.get(row), decision)
 
 
@@ -203,7 +289,7 @@ def _decision(
         raise DataError(f"{where}: decision {name!r} is none of {', '.join(DECISIONS)}")
     label, by, time = (unguard(cells[key]) for key in ("label", "by", "time"))
     if name not in ("accept", "relabel"):
-        return Decision(name, None, by, time)
+        return Decision(name, by=by, time=time)
     if label not in numbers:
         raise DataError(
             f"{where}: label {label!r} is none of the classes ({listing(tuple(numbers))})"
@@ -213,7 +299,11 @@ def _decision(
 
 def _settled(where: str, before: Decision | None, now: Decision) -> Decision:
     """Which of two decisions about a row counts."""
-    if before is None or before.is_open:
+    if before is None:
+        return now
+    if before.is_by_program != now.is_by_program:
+        return now if before.is_by_program else before
+    if before.is_open:
         return now
     if now.is_open:
         return before

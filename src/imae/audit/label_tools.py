@@ -20,6 +20,9 @@ from imae.errors import ArgumentError, DataError, check_choice, import_extra
 from imae.records.files import read_file, whole_file
 
 FORMATS = ("label-studio", "fiftyone", "mask")
+PROGRAM = "program"
+"""Author of what no person decided."""
+_REVIEWED = "reviewed"  # tag in FiftyOne of what a person looked at and left as it was
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")  # how a spreadsheet's formula begins, quoted or not
 
 
@@ -31,7 +34,8 @@ class Opinion:
         row: What it calls the row: its id, or a path or address that ends in it.
         label: Class name; None if the row belongs to no class.
         is_settled: Whether somebody decided on the label; otherwise the row was skipped.
-        by: Who said it.
+        by: Who said it: a person, ``PROGRAM``, or empty if the file does not say whether a person
+            looked at the row.
         time: When, as it was written.
     """
 
@@ -103,7 +107,8 @@ def fiftyone_labels(audit: Audit) -> dict[str, object]:
     """All rows as the ``labels.json`` of a FiftyOneImageClassificationDataset.
 
     A row is named as FiftyOne names a file, without its extension, and has the number of the
-    suggested class; the given label and the findings are attributes.
+    suggested class; the given label and the findings are attributes, and so is the suggestion, by
+    which `read_opinions` finds the labels that a person changed.
 
     Raises:
         DataError: If two rows would have the same name.
@@ -121,6 +126,7 @@ def fiftyone_labels(audit: Audit) -> dict[str, object]:
             "confidence": float(audit.suggested_probability[row]),
             "attributes": {
                 "given": audit.class_names[audit.given[row]],
+                "suggested": audit.class_names[audit.suggested[row]],
                 "wrong_probability": float(audit.wrong_probability[row]),
                 "is_flagged": bool(audit.is_flagged[row]),
                 "fits_no_class": bool(audit.fits_no_class[row]),
@@ -161,6 +167,10 @@ def read_opinions(path: Path) -> list[Opinion]:
             or cleanlab's is_label_issue. A row that is only known to be an issue is not
             settled.
 
+    An annotation of Label Studio on which no time was spent was imported or made from a prediction,
+    and a label of FiftyOne that is as `fiftyone_labels` wrote it was not changed by anybody: both
+    are by ``PROGRAM``, unless FiftyOne's label or sample has the tag ``reviewed``.
+
     Raises:
         DataError: If the file cannot be read, or is none of these.
     """
@@ -179,7 +189,8 @@ def read_opinions(path: Path) -> list[Opinion]:
         if "samples" in content:
             return _of_samples(content["samples"])
         classes, labels = content.get("classes"), content["labels"]
-        return [Opinion(name, _class_name(each, classes)) for name, each in labels.items()]
+        named = [(name, each, _class_name(each, classes)) for name, each in labels.items()]
+        return _of_labels(named)
     except DataError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -210,9 +221,12 @@ def _check_annotated(path: Path, tasks: Sequence[dict[str, Any]]) -> None:
 def _of_task(task: dict[str, Any]) -> Iterator[Opinion]:
     """The annotations of a task of Label Studio; a task without any says nothing."""
     if "annotations" not in task:  # JSON-MIN: one object for each annotation, of what was chosen
+        if task.get("annotation_id", 0) is None:  # or for a task that nobody has annotated
+            return
         choice = task.get("label", {"choices": []})
         names = choice["choices"] if isinstance(choice, dict) else [choice]
-        yield Opinion(_item(task), _only(names), True, _person(task.get("annotator")), _time(task))
+        person = _author(task, task.get("annotator"))
+        yield Opinion(_item(task), _only(names), True, person, _time(task))
         return
     for each in task["annotations"]:
         chosen = [
@@ -222,7 +236,7 @@ def _of_task(task: dict[str, Any]) -> Iterator[Opinion]:
             for name in result["value"]["choices"]
         ]
         is_settled = not each.get("was_cancelled", False)
-        person = _person(each.get("completed_by"))
+        person = _author(each, each.get("completed_by"))
         yield Opinion(_item(task["data"]), _only(chosen), is_settled, person, _time(each))
 
 
@@ -243,7 +257,14 @@ def _only(names: Sequence[str]) -> str | None:
     return str(names[0]) if names else None
 
 
-def _person(who: object) -> str:
+def _author(annotation: dict[str, Any], who: object) -> str:
+    """Who made an annotation of Label Studio.
+
+    Its action "Create annotations from predictions" names the user who called it, and not the time
+    that was spent on each task.
+    """
+    if annotation.get("lead_time", 0) is None:
+        return PROGRAM
     known = who.get("email", who.get("id", "")) if isinstance(who, dict) else who
     return "label-studio" if known in (None, "") else f"label-studio:{known}"
 
@@ -261,13 +282,50 @@ def _of_samples(samples: Sequence[dict[str, Any]]) -> list[Opinion]:
     if "ground_truth" not in fields and len(fields) != 1:
         raise ValueError("samples need a classification called ground_truth")
     field = "ground_truth" if "ground_truth" in fields else fields.pop()
-    labels = (sample.get(field) for sample in samples)
+    named = []
+    for sample in samples:
+        label = sample.get(field)
+        if label is not None and _REVIEWED in (sample.get("tags") or ()):
+            label = {**label, "tags": [_REVIEWED]}
+        named.append((str(sample["filepath"]), label, label and str(label["label"])))
+    return _of_labels(named)
+
+
+def _of_labels(named: Sequence[tuple[str, Any, str | None]]) -> list[Opinion]:
+    """Opinions of labels of FiftyOne: the row, the label as it was written, and its class name."""
+    is_export = any(_suggested(label) is not None for _, label, _ in named)
     return [
-        Opinion(
-            str(sample["filepath"]), None if label is None else str(label["label"]), by="fiftyone"
-        )
-        for sample, label in zip(samples, labels, strict=True)
+        Opinion(row, name, by=_last_author(label, name, is_export=is_export))
+        for row, label, name in named
     ]
+
+
+def _last_author(label: object, name: str | None, *, is_export: bool) -> str:
+    """Who decided on a label of FiftyOne; empty if the label does not say.
+
+    Args:
+        label: The label as it was written.
+        name: Its class name; None if there is no label.
+        is_export: Whether the file goes back to one of `fiftyone_labels`.
+    """
+    if name is None:
+        return "fiftyone" if is_export else ""  # every label of an export has a class
+    if isinstance(label, dict):
+        if _REVIEWED in (label.get("tags") or ()):
+            return "fiftyone"
+        if (suggested := _suggested(label)) is not None:
+            return PROGRAM if name == suggested else "fiftyone"
+        if label.get("confidence") is not None:
+            return PROGRAM
+    return ""
+
+
+def _suggested(label: object) -> str | None:
+    """The suggestion that `fiftyone_labels` wrote beside a label, if it did."""
+    if not isinstance(label, dict):
+        return None
+    found = label.get("suggested", (label.get("attributes") or {}).get("suggested"))
+    return found if isinstance(found, str) else None
 
 
 def _is_label(value: object) -> bool:
@@ -292,19 +350,17 @@ def _of_table(path: Path) -> list[Opinion]:
             f"{path}: has no columns row_id and decision, label or is_label_issue (columns: "
             f"{listing(file.names)})"
         )
-    has_removed = column == "label" and "removed" in file.names
-    names = ["row_id", column, *(["removed"] if has_removed else [])]
-    values, _ = file.read(names, ())
-    texts = [as_texts(values[name]) for name in names]
+    values, _ = file.read(["row_id", column], ())
+    texts = [as_texts(values[name]) for name in ("row_id", column)]
     if column == "is_label_issue":
         issues = zip(*texts, strict=True)
         true = ("true", "1", "1.0")
-        return [Opinion(unguard(row), None, False) for row, text in issues if text.lower() in true]
-    removed = texts[2] if has_removed else [""] * len(texts[0])
-    return [
-        Opinion(unguard(row), None if gone.strip() else label)
-        for row, label, gone in zip(texts[0], texts[1], removed, strict=True)
-    ]
+        return [
+            Opinion(unguard(row), None, False, PROGRAM)
+            for row, text in issues
+            if text.lower() in true
+        ]
+    return [Opinion(unguard(row), label) for row, label in zip(*texts, strict=True)]
 
 
 def write_csv(path: Path, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

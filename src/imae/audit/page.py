@@ -386,7 +386,11 @@ def page_data(
 
 
 def saved_data(audit: Audit, saved: Mapping[int, Decision]) -> list[dict[str, object]]:
-    """Decisions, by position of the row, as the script of the page reads them."""
+    """Decisions of people, by position of the row, as the script of the page reads them.
+
+    A row that only the program decided about is one that is not decided: the page would count it in
+    the bound.
+    """
     return [
         {
             **asdict(each),
@@ -395,4 +399,5 @@ def saved_data(audit: Audit, saved: Mapping[int, Decision]) -> list[dict[str, ob
             "label": "" if each.label is None else audit.class_names[each.label],
         }
         for row, each in saved.items()
+        if not each.is_by_program
     ]

@@ -28,6 +28,7 @@ _HOST = "127.0.0.1"
 _PICTURE = "picture/"
 _DECIDED = "decided"
 _MOST_BYTES = 16_000_000  # of a request
+_DIGITS = len(str(_MOST_BYTES))  # int() raises for thousands of them
 _LONGEST_TIME = 40  # characters of a time
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -195,7 +196,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, respond: Callable[[str], None]) -> None:
         """Answers if the request comes from this machine's browser and knows the token."""
-        if self.headers.get("Host") not in self.server.hosts:
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or hosts[0] not in self.server.hosts:
             self._send(403, "this server answers only on its own machine")
             return
         token, _, place = self.path.removeprefix("/").partition("/")
@@ -229,7 +231,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(403, "decisions are accepted from the served page only")
         elif place != "decisions" or self.headers.get_content_type() != "application/json":
             self._send(404, "only decisions can be sent, as JSON")
-        elif not length.isdecimal() or int(length) > _MOST_BYTES:
+        elif not length.isdecimal() or len(length) > _DIGITS or int(length) > _MOST_BYTES:
             self._send(413, f"a request has at most {_MOST_BYTES} bytes")
         else:
             self._save(self.rfile.read(int(length)))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from imae.audit.evidence import of_run
 from imae.data import Data, Split, Table, load
-from imae.data.columns import listing
-from imae.data.loading import as_data
+from imae.data.columns import find_roles, listing
+from imae.data.loading import as_data, layout_of
+from imae.data.sources.catalog import SOURCES
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, ChangedDataError, DataError, ImaeError
@@ -27,6 +28,15 @@ from imae.train.rows import unchanged_data
 if TYPE_CHECKING:
     from torch import nn
 
+COLUMN_OPTIONS = (
+    "label_column",
+    "id_column",
+    "path_column",
+    "text_column",
+    "feature_columns",
+    "drop",
+)
+"""Options of ``imae.data.load`` that say which column of a table is what."""
 ARGUMENTS = {"T": 4.0, "normalize": "chance"}
 """Arguments of ``imae_capped`` in an audit's own training.
 
@@ -57,6 +67,27 @@ def training_run(rows: object, model: "nn.Module | None", settings: object) -> I
     with tempfile.TemporaryDirectory() as folder:
         chosen = {"out": f"{folder}/run", **asked, "data": data, "method": method}
         yield train(chosen, data=rows, model=model).folder
+
+
+def are_photos(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether data is a folder of images or a table of their paths; not for sets with a name.
+
+    Args:
+        name: Name of the data.
+        options: Options of ``imae.data.load``.
+    """
+    path = Path(name)
+    if name in SOURCES or not path.exists():
+        return False
+    try:
+        layout = layout_of(path)
+        columns = {key: options[key] for key in COLUMN_OPTIONS if key in options}
+        is_table = layout == "manifest"
+        return layout == "folder" or (
+            is_table and find_roles(open_columns(path), **columns).path is not None
+        )
+    except DataError:  # training says so too
+        return False
 
 
 def labelled_rows(settings: Mapping[str, Any]) -> tuple[Split, set[str]]:
@@ -192,6 +223,17 @@ def run_features(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.floati
     if not network or settings.get("from_python"):
         return None
     return compared_features(run, network, row_ids)
+
+
+def features_of_split(rows: Split, network: str) -> NDArray[np.floating[Any]]:
+    """Frozen features of these rows, in their order, shape (N, F).
+
+    Raises:
+        ArgumentError: If there is no such network, or it is not for such rows.
+    """
+    table = frozen_features(network)(rows).inputs
+    assert isinstance(table, Table)
+    return table.values
 
 
 def features_of_rows(rows: object, run: RunFolder) -> NDArray[np.floating] | None:

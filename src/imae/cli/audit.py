@@ -4,6 +4,7 @@ import contextlib
 import copy
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from imae.cli.app import (
     ROOT,
     SEED,
     check_path_exists,
+    column_words,
     command_line,
     data_flags,
     gather_settings,
@@ -35,7 +37,7 @@ from imae.cli.review import (
     write_data_settings,
     write_pages,
 )
-from imae.errors import ArgumentError, check_integer, check_interval
+from imae.errors import ArgumentError, DataError, check_integer, check_interval
 
 if TYPE_CHECKING:
     from imae.audit.result import Audit
@@ -44,6 +46,19 @@ if TYPE_CHECKING:
 _DEFAULT = "run"
 _SHOWN = 10  # rows in the summary
 _ID_WIDTH = 40
+_COLUMNS = "data.options."
+_REMEDY = re.compile(  # of a run that predicts one class for every row
+    r" with (?P<sampling>--set data\.balanced=\d+ --set train\.batch_size=\d+), and audit that run$"
+    r"|, such as --loss cce, or with another --T or more epochs, and audit that run$"
+)
+_OTHER_LOSS = "--set method.name=cce"
+_FROM_SCRATCH = (
+    "a few thousand photos are too few for an audit from scratch, which also takes long without an "
+    "accelerator; --features efficientnet_lite0 trains on features of a pretrained network, which "
+    "is a matter of minutes"
+)
+# Settings that matter to rows whose probabilities are given.
+_JUDGED = ("out", "data.name", "data.root", "data.options", "data.labels", "data.features")
 
 
 class _Audit(typer.core.TyperGroup):
@@ -117,7 +132,9 @@ def run(
         help="Flag rows so that this estimated share of them is wrong.",
     ),
     features: str | None = typer.Option(
-        None, help="Pretrained network whose features are trained on, or compared for a RUN."
+        None,
+        help="Pretrained network whose features are trained on, or compared for a RUN or "
+        "--probabilities.",
     ),
     probabilities: Path | None = typer.Option(
         None, help="Judge DATA by these (.npy, or .csv of `imae predict`); nothing is trained."
@@ -160,13 +177,15 @@ def run(
     }
     if probabilities is not None:
         with warnings_as_lines():
-            folder, found = _from_probabilities(target, probabilities, flags, settings, precision)
+            asked = {**flags, "data.features": features}
+            folder, found = _from_probabilities(target, probabilities, asked, settings, precision)
     else:
         with _suggesting_audit():
             path = _trained(target, flags, features, settings)
         if os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
             return
-        with warnings_as_lines():
+        again = _words_again(target, flags, features, settings, precision)
+        with warnings_as_lines(), _suggesting_another_run(path, again):
             folder, found = RunFolder(path), _from_run(path, features, precision)
     found.save(folder)
     page = write_pages(folder.path, most_previews=previews)
@@ -185,11 +204,61 @@ def _suggesting_audit() -> Iterator[None]:
         raise Stopped(line, stopped.code) from None
 
 
+def _words_again(
+    target: str,
+    flags: Mapping[str, object],
+    features: str | None,
+    settings: list[str] | None,
+    precision: float | None,
+) -> list[object]:
+    """Arguments that train on the same data once more, without the folder; empty for a RUN."""
+    from imae.records import RunFolder
+
+    if RunFolder(target).exists():
+        return []
+    words: list[object] = [target]
+    columns = {key.removeprefix(_COLUMNS): flags[key] for key in flags if key.startswith(_COLUMNS)}
+    words += column_words({key: value for key, value in columns.items() if value is not None})
+    options = {
+        "--root": flags["data.root"],
+        "--labels": flags["data.labels"],
+        "--features": features,
+        "--noise": flags["noise"],
+        "--epochs": flags["train.epochs"],
+        "--seed": flags["seed"],
+        "--precision": precision,
+    }
+    words += [word for pair in options.items() if pair[1] is not None for word in pair]
+    return words + [word for text in settings or () for word in ("--set", text)]
+
+
+@contextlib.contextmanager
+def _suggesting_another_run(path: Path, words: list[object]) -> Iterator[None]:
+    """Completes advice for a run that learned nothing to the command of another audit.
+
+    Args:
+        path: The run.
+        words: Arguments that train on its data once more; none to leave the advice as it is.
+    """
+    try:
+        yield
+    except DataError as error:
+        remedy = _REMEDY.search(str(error))
+        options = (remedy and remedy["sampling"]) or _OTHER_LOSS
+        if remedy is None or not words or options.split()[1] in words:
+            raise
+        number = 2
+        while (out := path.with_name(f"{path.name}-{number}")).exists():
+            number += 1
+        command = command_line("imae", "audit", *words, *options.split(), "--out", out)
+        raise DataError(f"{str(error)[: remedy.start()]}: {command}") from None
+
+
 def _trained(
     target: str, flags: Mapping[str, object], features: str | None, settings: list[str] | None
 ) -> Path:
     """The folder of the finished run of this data, trained now if necessary."""
-    from imae.audit.sources import ARGUMENTS
+    from imae.audit.sources import ARGUMENTS, are_photos
     from imae.records import RunFolder
     from imae.records.files import check_regular
     from imae.train import build_config, resume, train
@@ -207,6 +276,10 @@ def _trained(
     given = {**flags, "data.name": target, "data.features": features}
     config = build_config(gather_settings(None, chosen, given))
     if config.out is None or not RunFolder(config.out).exists():
+        is_from_scratch = config.data.features is None and config.model.init is None
+        is_first = os.environ.get("RANK", "0") == "0"
+        if is_first and is_from_scratch and are_photos(target, config.data.options):
+            typer.echo(f"imae: {_FROM_SCRATCH}", err=True)
         return train(config, show=True).path
     keys = {key for key, value in given.items() if value is not None} - {"out"}
     keys |= {text.partition("=")[0].strip() for text in settings or ()}
@@ -266,9 +339,10 @@ def _from_probabilities(
 ) -> tuple[Any, "Audit"]:
     from imae.audit.audit import audit as find_wrong
     from imae.audit.calibrate import find_cap
-    from imae.audit.sources import labelled_rows, read_probabilities
+    from imae.audit.sources import features_of_split, labelled_rows, read_probabilities
     from imae.records import RunFolder
     from imae.records.files import check_free, check_regular
+    from imae.report.read import flatten
 
     out = flags["out"]
     if out is None:
@@ -279,7 +353,12 @@ def _from_probabilities(
     content = gather_settings(None, settings, {**flags, "data.name": target})
     if content.get("noise") is not None:
         raise ArgumentError("noise is added in training, and --probabilities needs no training")
+    unused = [key for key in flatten(content) if not key.startswith(_JUDGED)]
+    if unused:
+        words = {"train.epochs": "--epochs", "seed": "--seed"}.get(unused[0], unused[0])
+        raise ArgumentError(f"{words} is for training, and --probabilities needs no training")
     data = content["data"]
+    network = data.pop("features", None)
     check_regular(folder.path / "audit")
     before = read_data_settings(folder.path)
     if before is None:
@@ -294,6 +373,7 @@ def _from_probabilities(
         row_ids=rows.row_ids,
         class_names=rows.class_names,
         precision=precision,
+        features=None if network is None else features_of_split(rows, network),
     )
     cap = find_cap(matrix)
     if cap is not None:

@@ -121,6 +121,12 @@ def check(
     if out is not None:
         _check_outputs(run, [out], files, overwrite=overwrite)
     made = read_decisions(audit, files)
+    if decisions and all(each.is_by_program for each in made.values()):
+        raise DataError(
+            f"{', '.join(map(str, decisions))}: no person has judged any row there; judge the rows "
+            f"of `{command_line('imae', 'audit', 'serve', run, '--check')}` or of the page that "
+            f"`{command_line('imae', 'audit', 'check', run)}` writes"
+        )
     found = check_flagged(audit, made, num_rows=rows, confidence=confidence, seed=seed)
     _record_check(run, audit, found)
     typer.echo(found.sentence())
@@ -193,8 +199,8 @@ def apply(
     overwrite: bool = OVERWRITE,
 ) -> None:
     """Write corrected labels for `imae train --labels`, and a trail of every change."""
-    from imae.audit.correct import correct, trail_file, write_corrected
-    from imae.audit.decisions import read_decisions
+    from imae.audit.correct import correct, write_corrected
+    from imae.audit.decisions import read_decisions, trail_file
     from imae.audit.result import Audit
     from imae.records import RunFolder
 
@@ -333,10 +339,10 @@ def _next_step(run: Path, labels: Path) -> str:
         is_from_python = False
     if is_from_python:
         return f"train on the labels in {labels} (columns row_id and label) where you trained"
-    return command_line("imae", "train", *_data_words(run), "--labels", labels)
+    return command_line("imae", "train", *data_words(run), "--labels", labels)
 
 
-def _data_words(run: Path) -> list[str]:
+def data_words(run: Path) -> list[str]:
     """Arguments of `imae train` for the same rows: the data and its options."""
     from imae.train.config import DataConfig
 
@@ -394,7 +400,7 @@ def new_labels_file() -> Path:
 
     The labels of an earlier round are kept: a second round was trained on them.
     """
-    from imae.audit.correct import trail_file
+    from imae.audit.decisions import trail_file
 
     number, path = 1, Path("labels.csv")
     while path.exists() or trail_file(path).exists():
