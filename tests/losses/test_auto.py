@@ -30,7 +30,10 @@ class Reference:
         ]
         share = sum(low) / len(low)
         error = math.sqrt(share * (1 - share) / len(low))
-        self.gained = 200 * max(0.0, 2 * (share - error) - 2 * self.low)
+        agreement = (logits.argmax(1) == target).double().mean().item()
+        known = (agreement - 2 * share / C) / (1 - 2 * share)
+        memorised = 2 * (share - error) - 2 * self.low
+        self.gained = 200 * max(0.0, memorised) if known >= 0.6 else 0.0
 
     def step(self, logits, target):
         hits, against, agreeing, low = [], [], [], []
@@ -143,10 +146,23 @@ def test_two_classes_no_rows_and_right_labels_change_nothing():
     auto.observe_unseen(torch.ones(50), 2)
     auto.observe_unseen(torch.ones(0), 10)
     assert auto.gained.item() == 0
-    auto.observe_unseen(torch.full((50,), 9), 10)
+    auto.observe_unseen(torch.tensor([9, 0, 0, 0]).repeat(20), 10)
     assert auto.gained.item() > 0
     auto.observe_unseen(torch.zeros(50), 10)  # such as rows whose labels were checked
     assert auto.gained.item() == 0
+
+
+def test_a_model_that_has_not_learned_unseen_rows_gains_nothing():
+    learned, new = AutoT(), AutoT()
+    for seed in range(30):  # by heart: right labels too
+        logits, target = drawn(2000, 10, accuracy=0.8, rate=0.4, seed=seed)
+        logits[::2].scatter_(1, target[::2, None], 40.0)
+        learned.observe(logits, target)
+        new.observe(logits, target)
+    learned.observe_unseen(likelier(*drawn(9000, 10, accuracy=0.8, rate=0.4, seed=99)), 10)
+    new.observe_unseen(likelier(*drawn(9000, 10, accuracy=0.5, rate=0.4, seed=99)), 10)
+    assert learned.gained.item() > 10
+    assert new.gained.item() == 0
 
 
 def test_the_state_of_a_version_without_a_gain_is_taken():

@@ -17,6 +17,8 @@ from imae.losses.margin import precise
 _LARGEST_T, _LARGEST_T_IN_ALL = 24.0, 40.0
 # What T gains for each part of the labels that is uninformative and memorised.
 _PER_MEMORISED = 200.0
+# It gains nothing from a model that predicts less than this share of the right unseen labels.
+_KNOWN_UNSEEN = 0.6
 # Running means over about this many steps; over all of them before.
 _DECAY = 0.98
 _WARM_UP_STEPS = 20
@@ -60,7 +62,8 @@ class AutoT(nn.Module):
         k   = (a - u/C) / (1 - u), 0 if u is 1 or more
         m   = 4 + 20 (k - 0.68) / 0.1, within [4, 24]; 24 for two classes
         v   = u of rows that are not trained on, less its standard error
-        x   = v - u when those rows were last seen, at least 0; 0 for two classes, or without them
+        x   = v - u when those rows were last seen, at least 0; 0 for two classes, without such
+              rows, and if k of them is under 0.6
         T   = the highest min(24 l r sqrt(s d g), m) so far, + 200 x, at most 40
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
@@ -82,7 +85,8 @@ class AutoT(nn.Module):
     Labels that say nothing can only be memorised: then they leave the less likely half where the
     model was trained on them, and nowhere else. ``observe_unseen`` takes in rows that are not
     trained on, and T rises with x, the share of the labels that is memorised, until it falls again.
-    ``imae train`` does so with held-out rows after each epoch.
+    A model that predicts few of the right labels there is learning right labels by heart too, and
+    should go on. ``imae train`` shows it held-out rows after each epoch.
 
     In evaluation mode nothing changes, nor where ``torch.utils.checkpoint`` repeats a forward pass.
     The state is saved with the module. The transforms of ``torch.func`` change no state and so
@@ -170,10 +174,15 @@ class AutoT(nn.Module):
         """
         if num_classes < 3 or len(num_likelier) == 0:
             return
+        chance, even_share = 1 / num_classes, _even_share(1 / num_classes)
         low = (num_likelier >= (num_classes + 1) // 2).to(self.means).mean()
+        agreement = (num_likelier == 0).to(self.means).mean()
+        even = low * even_share
+        is_known = agreement - even * chance >= _KNOWN_UNSEEN * (1 - even)
         error = (low * (1 - low) / len(num_likelier)).sqrt()
-        memorised = (low - error - self.means[3].to(low)) * _even_share(1 / num_classes)
-        self.gained.copy_(_PER_MEMORISED * memorised.clamp(min=0))
+        memorised = (low - error - self.means[3].to(low)) * even_share
+        gained = _PER_MEMORISED * memorised.clamp(min=0)
+        self.gained.copy_(torch.where(is_known & (even < 1), gained, 0))
 
     def _learns(self) -> bool:
         # While gradients are computed, checkpointing repeats a forward pass that was seen before.
