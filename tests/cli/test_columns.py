@@ -69,7 +69,7 @@ def test_compare_without_truth_or_test_rows_names_a_method(table, tmp_path, caps
     assert "Held-out" in shown
     assert "Hybrid" not in shown
     for text in ((out / "table.md").read_text(), (out / "report.html").read_text()):
-        assert "Held-out given labels" in text
+        assert "Best held-out given labels" in text
     assert list((out / "figures").glob("*held_out.png"))
 
 

@@ -89,9 +89,9 @@ def test_what_no_run_knows_has_no_column_but_for_programs(shown):
 def test_held_out_labels_have_a_column_where_test_rows_lack(make_run):
     known = {"step": 1, "test_accuracy": 0.5, "validation_accuracy": 0.4}
     tested = table([read_run(make_run("a", rows=[known]))])
-    assert "Held-out given labels" not in as_markdown(tested)
+    assert "held-out given labels" not in as_markdown(tested)
     untested = table([read_run(make_run("b", rows=[{**known, "test_accuracy": None}]))])
-    assert "Held-out given labels" in as_markdown(untested)
+    assert "| Best held-out given labels | Final held-out given labels |" in as_markdown(untested)
     assert "test" not in as_markdown(untested)
 
 
