@@ -1,5 +1,6 @@
 """What a run records: measures by name, rows and direction; labels; dynamics; its history."""
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -215,6 +216,28 @@ def find_column(name: str) -> Column:
         'noisy_accuracy'
     """
     return next(column for column in COLUMNS if column.name == name)
+
+
+def wilson(share: float, number: float, *, z: float = 1.96) -> tuple[float, float]:
+    """What a share of so many rows may be in truth: Wilson's interval, honest for few rows too.
+
+    Args:
+        share: In [0, 1].
+        number: Rows that it was counted in.
+        z: Its width in standard deviations; 1.96 for a range of 95%.
+
+    Examples:
+        >>> tuple(round(end, 2) for end in wilson(1.0, 3))
+        (0.44, 1.0)
+
+    Reference:
+        Wilson, "Probable inference, the law of succession, and statistical inference", Journal of
+        the American Statistical Association 1927.
+    """
+    centre = share * number + z**2 / 2
+    spread = z * math.sqrt(share * (1 - share) * number + z**2 / 4)
+    low, high = ((centre + side * spread) / (number + z**2) for side in (-1, 1))
+    return (low if share > 0 else 0.0), (high if share < 1 else 1.0)
 
 
 @dataclass(frozen=True, eq=False)
