@@ -260,8 +260,9 @@ def _search(study: "optuna.Study", objective: "Objective", *, say: Callable[[str
         except _SurplusError:
             _wait_for_others(study)
         except (Stopped, KeyboardInterrupt) as stopped:
-            assert objective.number is not None
-            try_again(study, study.get_trials(deepcopy=False)[objective.number])
+            unfinished = trials(study, "RUNNING", "FAIL")
+            for each in [each for each in unfinished if each.number == objective.number]:
+                try_again(study, each)
             if isinstance(stopped, Stopped) and stopped.code == OUT_OF_TIME:
                 return
             line = f"stopped after {len(distinct(study))} trials; the same command continues"
