@@ -216,6 +216,7 @@ def test_t_is_drawn_where_it_was_recorded(make_run):
 def test_columns_without_a_number_are_hidden(make_run):
     rows = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.5}]
     page = render([read_run(make_run("a", rows=rows, truth=False))])
+    assert "Last held-out given labels</th>" in page
     assert "Final held-out given labels \u2191" in page
     assert "Final test" not in page
     assert "Last test" not in page
