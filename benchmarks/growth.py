@@ -1,6 +1,6 @@
 """How the time of `imae train` grows with rows, classes and processes.
 
-    python benchmarks/growth.py [--out results/benchmarks] [--figures docs/figures]
+    python benchmarks/growth.py [--out results/benchmarks] [--figures docs/figures] [--redraw]
 
 A point is a whole training run: reading, one epoch of at most 1,000 steps, evaluation and
 everything that is written; by classes it is 20 steps without evaluation. The tables have 16
@@ -34,7 +34,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
     parser.add_argument("--small", action="store_true", help="leave out the largest sizes")
+    parser.add_argument("--redraw", action="store_true", help="draw what was measured before")
     arguments = parser.parse_args()
+    if arguments.redraw:
+        stored = json.loads((arguments.out / "growth.json").read_text())
+        draw(stored["points"], arguments.figures)
+        return
     last = -1 if arguments.small else None
     points = []
     with tempfile.TemporaryDirectory() as folder:
@@ -111,21 +116,25 @@ def draw(points: list[dict[str, float | str]], folder: Path) -> None:
             )
         }
         with plt.rc_context({**style, "figure.facecolor": ground, "axes.facecolor": ground}):
-            figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
-            for axis, kind in zip(axes, ("rows", "classes", "processes"), strict=True):
+            figure, axes = plt.subplots(
+                2, 3, figsize=(10, 5.2), layout="constrained", sharex="col", sharey="row"
+            )
+            for (above, below), kind in zip(axes.T, ("rows", "classes", "processes"), strict=True):
                 own = [each for each in points if each["kind"] == kind]
                 sizes = [float(each["size"]) for each in own]
-                axis.plot(sizes, [float(each["seconds"]) for each in own], "o-", label="run, s")
+                above.plot(sizes, [float(each["seconds"]) for each in own], "o-")
                 steps = [1e3 * float(each["seconds"]) / float(each["steps"]) for each in own]
-                axis.plot(sizes, steps, "s--", label="run / steps, ms")
-                axis.set_xlabel(kind)
-                axis.set_yscale("log")
-                if kind == "processes":
-                    axis.set_xticks(sizes)
-                else:
-                    axis.set_xscale("log")
-                axis.grid(alpha=0.25)
-            axes[0].legend(frameon=False)
+                below.plot(sizes, steps, "s--", color="C1")
+                below.set_xlabel(kind)
+                for axis in (above, below):
+                    axis.set_yscale("log")
+                    if kind == "processes":
+                        axis.set_xticks(sizes)
+                    else:
+                        axis.set_xscale("log")
+                    axis.grid(alpha=0.25)
+            axes[0, 0].set_ylabel("run, seconds")
+            axes[1, 0].set_ylabel("run / steps, milliseconds")
             figure.savefig(folder / f"growth-{theme}.png", dpi=110)
             plt.close(figure)
 

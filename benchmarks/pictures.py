@@ -1,9 +1,9 @@
 """The pictures of the documentation, light and dark.
 
     python benchmarks/pictures.py curves                     # weight curves and the pipeline
-    python benchmarks/pictures.py page RUN/audit/review.html audit [--height 800]
+    python benchmarks/pictures.py page RUN/audit/review.html audit [--width 1280] [--height 800]
 
-Pages are photographed by Chromium at 1280 pixels, as a reader sees their first screen.
+Pages are photographed by Chromium, as a reader sees their first screen; a phone's is 390 by 844.
 """
 
 import argparse
@@ -20,7 +20,6 @@ _STYLES: dict[str, list[str | dict[str, str]]] = {
         dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), _GROUND),
     ],
 }
-_WIDTH = 1280
 
 
 def draw_curves() -> None:
@@ -43,7 +42,7 @@ def draw_curves() -> None:
                 shutil.copy(picture, FIGURES / f"{picture.stem}-{scheme}.png")
 
 
-def photograph(page: Path, name: str, height: int) -> None:
+def photograph(page: Path, name: str, width: int, height: int) -> None:
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
@@ -54,7 +53,7 @@ def photograph(page: Path, name: str, height: int) -> None:
         )
         for scheme in _STYLES:
             opened = chromium.new_page(
-                viewport={"width": _WIDTH, "height": height},
+                viewport={"width": width, "height": height},
                 color_scheme="dark" if scheme == "dark" else "light",
             )
             opened.goto(page.resolve().as_uri())
@@ -72,9 +71,10 @@ if __name__ == "__main__":
     of_page = parts.add_parser("page")
     of_page.add_argument("page", type=Path)
     of_page.add_argument("name")
+    of_page.add_argument("--width", type=int, default=1280)
     of_page.add_argument("--height", type=int, default=800)
     given = parser.parse_args()
     if given.part == "curves":
         draw_curves()
     else:
-        photograph(given.page, given.name, given.height)
+        photograph(given.page, given.name, given.width, given.height)

@@ -20,7 +20,6 @@ from imae.audit.calibrate import (
     surest_row,
     surest_rows,
     trusted_part,
-    wilson,
 )
 from imae.audit.evidence import likely_classes
 from imae.errors import ArgumentError
@@ -235,11 +234,3 @@ def test_the_floor_of_plain_rows_is_below_the_rate_and_not_by_much():
     p, given, is_wrong = overlapping(0.2, separation=5)
     found = surest_rows(likely_classes(p), given)
     assert 0.1 < found.floor < is_wrong.mean()
-
-
-@pytest.mark.parametrize(("share", "number"), [(1.0, 3), (0.0, 3), (0.1, 30), (0.5, 1000)])
-def test_the_range_of_a_share_is_that_of_so_many_rows(share, number):
-    from scipy.stats import binomtest
-
-    expected = binomtest(round(share * number), number).proportion_ci(method="wilson")
-    assert wilson(share, number) == pytest.approx(tuple(expected), abs=1e-3)

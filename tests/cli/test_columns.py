@@ -65,11 +65,11 @@ def test_compare_without_truth_or_test_rows_names_a_method(table, tmp_path, caps
     arguments = ["--losses", "cce,gce", "--seeds", "1", "--out", str(out)]
     assert main(["compare", str(table), *COLUMNS, *QUICK, *arguments]) == 0
     shown = capsys.readouterr().out
-    assert "best on held-out given labels: " in shown
-    assert "Held-out" in shown
+    assert "best on held-out given labels, at the best epoch: " in " ".join(shown.split())
+    assert "held-out" in shown
     assert "Hybrid" not in shown
     for text in ((out / "table.md").read_text(), (out / "report.html").read_text()):
-        assert "Held-out given labels" in text
+        assert "Best held-out given labels" in text
     assert list((out / "figures").glob("*held_out.png"))
 
 

@@ -106,6 +106,24 @@ def test_a_folder_of_runs_stands_for_all_of_its_runs(invoke, tmp_path):
     assert "cce" not in Path(named).name
 
 
+def test_the_audit_that_comes_next_is_of_the_best_run_at_its_best_epoch(invoke, tmp_path):
+    for name, accuracies in (("cce", (0.55, 0.575)), ("gce", (0.6, 0.5))):
+        rows = [
+            {"step": step, "test_accuracy": None, "validation_accuracy": each}
+            for step, each in enumerate(accuracies, start=1)
+        ]
+        best = max(rows, key=lambda row: row["validation_accuracy"])
+        config = {"data": {"name": "mine"}, "model": {"name": "mlp"}, "method": {"name": name}}
+        result = {"best": best, "best_test": None, "final": rows[-1]}
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "result.json").write_text(json.dumps(result))
+    result = invoke(tmp_path / "runs", "--out", tmp_path / "page.html")
+    assert f"next: imae audit {tmp_path / 'runs' / 'gce'}\n" in result.output
+
+
 def test_a_page_is_written_as_html_only(invoke, run, tmp_path):
     result = invoke(run, "--out", tmp_path / "page.pdf")
     assert isinstance(result.exception, ArgumentError)

@@ -96,7 +96,17 @@ def test_parameters_that_many_take_are_said_once(capsys, monkeypatch):
     text = capsys.readouterr().out
     assert text.count("window_low") == text.count("factor=1.0") == 1
     assert "cap=0.75" in text  # a default of its own stays with its method
-    assert re.search(r"^Many also take .*\bcap=None", text, re.MULTILINE)
+    assert re.search(r"^Many also take .*\bcap=None", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_list_is_no_wider_than_the_terminal(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["list", "methods"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    said = " ".join(text[text.index("Many also take") :].split())
+    assert "normalize=None, " in said
 
 
 @pytest.mark.parametrize("command", [["train"], ["audit", "run"], ["eval-retrieval"]])

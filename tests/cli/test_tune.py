@@ -23,6 +23,7 @@ def test_a_search_prints_its_trials_and_the_command_that_trains(rows, capsys):
     assert [line.split(":")[1] for line in shown.err.splitlines()] == [" trial 0", " trial 1"]
     assert shown.out.splitlines()[-1].startswith(f"imae train {rows} --model linear")
     assert "held-out given labels, standard error" in shown.out
+    assert "held-out labels" not in shown.out
     assert "\nwith at most " in shown.out  # every label that is not predicted may be wrong
     assert tune(rows, "--trials", "2") == 0  # nothing is left to do, and it says the same
     assert capsys.readouterr().out == shown.out
@@ -31,6 +32,20 @@ def test_a_search_prints_its_trials_and_the_command_that_trains(rows, capsys):
 def test_noise_that_was_added_is_known(rows, capsys):
     assert tune(rows, "--trials", "1", "--noise", "symmetric:0.2") == 0
     assert "\nwith 20% wrong labels, differences show at 0.70 of their" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", ["load_rows", "open_study", "Objective.__call__"])
+def test_ctrl_c_says_that_the_same_command_continues(rows, capsys, monkeypatch, place):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"imae.tune.search.{place}", interrupt)
+        assert tune(rows, "--trials", "1") == 130
+    error = capsys.readouterr().err
+    assert error.startswith("imae: stopped")
+    assert error.endswith("; the same command continues\n")
+    assert tune(rows, "--trials", "1") == 0
 
 
 @pytest.mark.parametrize(

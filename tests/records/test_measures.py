@@ -3,7 +3,7 @@ import pytest
 
 from imae.errors import ArgumentError, DataError
 from imae.records.files import check_overwriting, read_file
-from imae.records.measures import HELD_OUT, MEASURES, NOISY
+from imae.records.measures import HELD_OUT, MEASURES, NOISY, wilson
 
 
 def test_a_measure_needs_its_rows_and_which_labels_are_wrong():
@@ -17,6 +17,14 @@ def test_directions_are_said():
     assert HELD_OUT.direction == " (higher is better)"
     assert NOISY.direction == " (lower is better)"
     assert {each.direction for each in MEASURES if each.higher_is_better is None} == {""}
+
+
+@pytest.mark.parametrize(("share", "number"), [(1.0, 3), (0.0, 3), (0.1, 30), (0.5, 1000)])
+def test_the_range_of_a_share_is_that_of_so_many_rows(share, number):
+    from scipy.stats import binomtest
+
+    expected = binomtest(round(share * number), number).proportion_ci(method="wilson")
+    assert wilson(share, number) == pytest.approx(tuple(expected), abs=1e-3)
 
 
 def test_files_of_a_run_and_files_that_exist_are_not_written_over(tmp_path):

@@ -40,31 +40,58 @@ def test_the_verdict_names_the_best_method_and_its_lead(methods):
     assert "and memorised" in text
 
 
-def test_without_test_rows_held_out_labels_decide(make_run):
-    rows = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.5}]
-    run = read_run(make_run("a", rows=rows, truth=False))
-    share = "of the held-out given labels (some of which may be wrong)"
-    assert verdict({"cce": [run]}) == f"cce predicts 50.0% {share}."
-    worse = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.4}]
-    other = read_run(make_run("b", method="gce", rows=worse, truth=False))
-    assert (
-        verdict({"cce": [run], "gce": [other]})
-        == f"cce ends highest: it predicts 50.0% {share}, 10.0 points above gce."
-    )
+def held_out(*values):
+    return [
+        {"step": step, "test_accuracy": None, "validation_accuracy": each, "noisy_accuracy": 0.1}
+        for step, each in enumerate(values, start=1)
+    ]
+
+
+def test_without_test_rows_held_out_labels_at_the_best_epoch_decide(make_run):
+    run = read_run(make_run("a", rows=held_out(0.5, 0.3), truth=False))
+    share = "of the held-out given labels (some of which may be wrong) at its best epoch"
+    memorised = "and has memorised 10.0% of the wrong labels by then"
+    assert verdict({"cce": [run]}) == f"cce predicts 50.0% {share}, {memorised}."
+    other = read_run(make_run("b", method="gce", rows=held_out(0.4, 0.4), truth=False))
+    methods = {"gce": [other], "cce": [run]}  # gce ends higher, which nobody predicts with
+    assert best_method(methods)[0] == "cce"
+    lead = "10.0 points above gce"
+    assert verdict(methods) == f"cce is ahead: it predicts 50.0% {share}, {lead}, {memorised}."
     labels = RunFolder(run.folder).labels()
     numbers = large_numbers({"cce": [run]}, labels, diagnose({"cce": [run]}))
-    assert [number.label for number in numbers] == [
-        "held-out given labels predicted at the end",
-        "held-out given labels predicted at the best epoch",
-        "given labels contradicted at the end",
-        "training rows",
+    assert [(number.text, number.label) for number in numbers] == [
+        ("50.0%", "held-out given labels predicted at the best epoch"),
+        ("10.0%", "wrong labels memorised at the end"),
+        ("30.0%", "held-out given labels predicted at the end"),
+        ("400", "training rows"),
     ]
+    several = large_numbers(methods, labels)
+    assert several[0].label == "held-out given labels predicted at the best epoch, cce"
+
+
+def test_a_lead_within_the_standard_error_is_not_claimed(make_run):
+    # 400 rows were trained on, so 44 held out: sqrt(0.6 * 0.4 / 44) = 7.4 points.
+    def runs(method, accuracy):
+        extra = {"data": {"name": "mine", "hold_out": 0.1}}
+        rows = held_out(accuracy)
+        return [read_run(make_run(method, method=method, rows=rows, truth=False, extra=extra))]
+
+    methods = {"cce": runs("cce", 0.55), "gce": runs("gce", 0.6), "mae": runs("mae", 0.57)}
+    text = verdict(methods)
+    assert text.startswith("No method is clearly ahead: gce predicts 60.0% of the held-out")
+    assert text.endswith("; cce and mae are within its standard error of 7.4 points.")
+    assert "above" not in text
+
+
+def test_labels_that_are_contradicted_stand_in_for_unknown_numbers(make_run):
+    rows = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.5}]
+    run = read_run(make_run("a", rows=rows, truth=False))
+    labels = RunFolder(run.folder).labels()
+    number = large_numbers({"cce": [run]}, labels, diagnose({"cce": [run]}))[2]
     epoch = RunFolder(run.folder).epochs()[-1]
     predicted = RunFolder(run.folder).dynamics(epoch).predicted
     against = ((predicted != labels.given) & (predicted >= 0)).sum()
-    assert [number.text for number in numbers] == ["50.0%", "50.0%", str(against), "400"]
-    several = large_numbers({"cce": [run], "gce": [other]}, labels)
-    assert several[0].label == "held-out given labels predicted at the end, cce"
+    assert (number.text, number.label) == (str(against), "given labels contradicted at the end")
 
 
 def test_a_lead_within_the_spread_of_the_seeds_is_called_so(make_run):
@@ -189,7 +216,8 @@ def test_t_is_drawn_where_it_was_recorded(make_run):
 def test_columns_without_a_number_are_hidden(make_run):
     rows = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.5}]
     page = render([read_run(make_run("a", rows=rows, truth=False))])
-    assert "Held-out given labels \u2191" in page
+    assert "Last held-out given labels</th>" in page
+    assert "Final held-out given labels \u2191" in page
     assert "Final test" not in page
     assert "Last test" not in page
     assert table([read_run(make_run("b"))]).columns

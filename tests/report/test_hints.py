@@ -90,10 +90,23 @@ def test_without_test_rows_the_best_by_held_out_labels_is_named(read):
     (notes,) = table(runs).notes.values()
     # 400 rows were trained on, so 44 held out: sqrt(0.75 * 0.25 / 44) = 6.5 points.
     assert notes == (
-        "best on held-out given labels: gce (75.0, standard error 6.5; within it: imae). "
-        "Some given labels may be wrong, so these are not true accuracies",
+        "best on held-out given labels, at the best epoch: gce (75.0, standard error 6.5; within "
+        "it: imae). Some given labels may be wrong, so these are not true accuracies",
     )
     assert notes[0][1:] in render(runs)
+
+
+def test_the_best_epoch_decides_as_it_is_the_one_that_predicts(read):
+    runs = [
+        read("a", rows=held_out(0.55, 0.575), truth=False),
+        read("b", method="gce", rows=held_out(0.60, 0.50), truth=False),
+    ]
+    compared = table(runs)
+    ((note,),) = compared.notes.values()
+    assert note.startswith("best on held-out given labels, at the best epoch: gce (60.0,")
+    lines = [line.split()[:4] for line in as_text(compared, width=80).splitlines()]
+    assert ["gce", "1", "60.0", "50.0"] in lines
+    assert ["cce", "1", "57.5", "57.5"] in lines
 
 
 def test_with_test_rows_no_method_is_recommended(read):

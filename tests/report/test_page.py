@@ -194,7 +194,8 @@ def test_unknown_truth_is_shown_as_unknown(make_run):
     assert "all rows (the truth is not known)" in page
     assert "How much of it went to wrong labels" not in page
     assert "Held-out given labels (higher is better)" in page
-    assert "Held-out given labels ↑" in page
+    assert "Best held-out given labels ↑" in page
+    assert "Final held-out given labels ↑" in page
     for unknown in ("Final test ↑", "Wrong labels memorised ↓"):
         assert unknown not in page
 

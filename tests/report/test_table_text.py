@@ -74,9 +74,43 @@ def test_unknown_is_a_dash_in_text_and_markdown(shown):
 
 
 def test_no_terminal_is_so_narrow_that_a_number_is_cut(shown):
-    wide, narrow = (as_text(shown, width=width).replace("─", "").split() for width in (200, 20))
-    assert wide == narrow
-    assert "60.0±14.1" in narrow
+    narrow = as_text(shown, width=20)
+    assert "60.0±14.1" in narrow.split()  # final test, by which methods are compared
+    assert "left out" in narrow
+
+
+@pytest.mark.parametrize("width", [40, 60, 70, 80])
+def test_a_table_is_no_wider_than_the_terminal(make_run, width):
+    runs = [
+        read_run(make_run(f"{method}-{seed}", method=method, seed=seed))
+        for method in ("cce", "imae_capped")
+        for seed in (1, 2)
+    ]
+    text = as_text(table(runs), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    said = " ".join(text.split())
+    for whole in ("data digits, noise symmetric:0.4, network small_cnn,", "imae_capped", "Method"):
+        assert whole in said
+    left_out = said.partition("left out for lack of width: ")[2]
+    assert {40: "corrected, Hybrid, Time", 60: "Hybrid, Time", 70: "Time", 80: ""}[
+        width
+    ] in left_out
+    assert "Final test" not in left_out
+    assert bool(left_out) == (width < 80)
+    assert "left out" not in as_markdown(table(runs))
+
+
+def test_without_test_rows_the_best_epoch_is_shown_in_every_terminal(make_run):
+    rows = [{"step": 1, "test_accuracy": None, "validation_accuracy": 0.5, "noisy_accuracy": 0.2}]
+    runs = [read_run(make_run(name, method=name, rows=rows)) for name in ("cce", "gce")]
+    text = as_text(table(runs), width=25)
+    assert "Best held-out" not in text.partition("left out")[2]
+
+
+def test_long_names_are_folded_where_there_is_no_room(make_run):
+    runs = [read_run(make_run(str(n), method="imae", arguments={"T": n / 7})) for n in (1, 2)]
+    text = as_text(table(runs), width=26)
+    assert max(map(len, text.splitlines())) <= 26
 
 
 def test_what_no_run_knows_has_no_column_but_for_programs(shown):
@@ -89,9 +123,9 @@ def test_what_no_run_knows_has_no_column_but_for_programs(shown):
 def test_held_out_labels_have_a_column_where_test_rows_lack(make_run):
     known = {"step": 1, "test_accuracy": 0.5, "validation_accuracy": 0.4}
     tested = table([read_run(make_run("a", rows=[known]))])
-    assert "Held-out given labels" not in as_markdown(tested)
+    assert "held-out given labels" not in as_markdown(tested)
     untested = table([read_run(make_run("b", rows=[{**known, "test_accuracy": None}]))])
-    assert "Held-out given labels" in as_markdown(untested)
+    assert "| Best held-out given labels | Final held-out given labels |" in as_markdown(untested)
     assert "test" not in as_markdown(untested)
 
 

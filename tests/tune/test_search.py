@@ -349,11 +349,33 @@ def test_wrong_clean_rows_are_one_clear_line(search, rows, tmp_path):
     refused(x=np.zeros((0, 4), np.float32), y=np.zeros(0, np.int64))
     other = refused(x=np.zeros((9, 4), np.float32), y=np.array(["a", "b", "c"] * 3))
     assert "has the class 'a'" in other
+    refused(x=np.zeros((9, 3), np.float32), y=np.arange(9) % 3)
+    assert not (tmp_path / "search").exists()  # the corrected rows can be used with the same --out
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(DataError, match=r"empty\.csv"):
         search(trials=1, clean_validation=tmp_path / "empty.csv")
     with pytest.raises(ArgumentError, match="is the data itself"):
         search(trials=1, clean_validation=rows)
+
+
+def test_clean_rows_without_a_column_leave_no_search_behind(search, tmp_path):
+    generator = np.random.Generator(np.random.PCG64(3))
+
+    def write(name, columns):
+        lines = [",".join([*columns, "label"])]
+        for row in range(60):
+            numbers = generator.normal(size=len(columns)) + row % 3
+            lines.append(",".join([*(f"{each:.3f}" for each in numbers), "abc"[row % 3]]))
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        return tmp_path / name
+
+    data = {"data": {"name": str(write("rows.csv", ["length", "width"])), "hold_out": 0.3}}
+    clean = write("clean.csv", ["length"])
+    with pytest.raises(DataError, match=r"clean\.csv: .*width"):
+        search(data, trials=1, clean_validation=clean)
+    assert not (tmp_path / "search").exists()
+    write("clean.csv", ["width", "length"])
+    assert search(data, trials=1, clean_validation=clean).is_clean
 
 
 def test_a_search_on_other_data_or_settings_is_refused(search, rows, tmp_path):

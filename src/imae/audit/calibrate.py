@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from imae.audit.evidence import TopClasses, blocks, likely_classes
 from imae.errors import ArgumentError, check_interval
 from imae.noise.rate_curve import fit_transition, symmetric_transition, tempered
+from imae.records.measures import wilson
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -111,28 +112,6 @@ class NoiseModel:
         low, _ = wilson(min(rate, self.rate), self.num_rows)
         _, high = wilson(max(rate, self.ceiling), self.num_rows)
         return min(low, self.floor), high
-
-
-def wilson(share: float, number: float, *, z: float = _Z) -> tuple[float, float]:
-    """What a share of so many rows may be in truth: Wilson's interval, honest for few rows too.
-
-    Args:
-        share: In [0, 1].
-        number: Rows that it was counted in.
-        z: Its width in standard deviations.
-
-    Examples:
-        >>> tuple(round(end, 2) for end in wilson(1.0, 3))
-        (0.44, 1.0)
-
-    Reference:
-        Wilson, "Probable inference, the law of succession, and statistical inference", Journal of
-        the American Statistical Association 1927.
-    """
-    centre = share * number + z**2 / 2
-    spread = z * math.sqrt(share * (1 - share) * number + z**2 / 4)
-    low, high = ((centre + side * spread) / (number + z**2) for side in (-1, 1))
-    return (low if share > 0 else 0.0), (high if share < 1 else 1.0)
 
 
 @dataclass(frozen=True, eq=False)

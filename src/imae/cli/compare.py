@@ -107,13 +107,20 @@ def compare_and_report(
 
 
 def _run_to_audit(records: "Sequence[RunRecord]") -> Path:
-    """The run to audit: the one that predicts most held-out given labels at its end."""
+    """The run to audit: of the best methods, the one that predicts most held-out given labels."""
     from imae.records.measures import HELD_OUT
+    from imae.report.comparison import group
+    from imae.report.diagnosis import best_method
 
     def held_out(run: "RunRecord") -> float:
-        return (run.result or {}).get("final", {}).get(HELD_OUT.key) or 0.0
+        return run.measure("best", HELD_OUT.key) or 0.0
 
-    return max(records, key=held_out).folder
+    recommended: list[RunRecord] = []
+    for alike in group(records, lambda run: run.setting).values():
+        methods = group(alike, lambda run: run.method)
+        best = best_method(methods)
+        recommended += alike if best is None else methods[best[0]]
+    return max(recommended, key=held_out).folder
 
 
 # The library's defaults, the same for every loss, except for four things: the noise, no

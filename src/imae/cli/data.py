@@ -1,6 +1,7 @@
 """`imae data`, `noise`, `list` and `curves`: everything with a name, and noise of a known kind."""
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -178,7 +179,8 @@ def list_entries(
         table = _entry_table(entries, shared, width)
     print_table(table)
     if shared:
-        typer.echo(f"Many also take {_defaults_text(shared)}.")
+        line = f"Many also take {_defaults_text(shared)}."
+        typer.echo(textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False))
     say_next("imae", *_NEXT[kind].split())
 
 

@@ -41,7 +41,7 @@ def predict(
     which: str | None = typer.Option(
         None,
         show_default="best, if rows were held out",
-        help="Weights: best on the held-out labels, or final.",
+        help="Weights: best on the held-out given labels, or final.",
     ),
     overwrite: bool = OVERWRITE,
     root: Path | None = typer.Option(
@@ -102,7 +102,7 @@ def export(
     which: str | None = typer.Option(
         None,
         show_default="best, if rows were held out",
-        help="Weights: best on the held-out labels, or final.",
+        help="Weights: best on the held-out given labels, or final.",
     ),
     overwrite: bool = OVERWRITE,
     model: str | None = typer.Option(
@@ -139,7 +139,9 @@ def eval_retrieval(
     page: Path | None = typer.Option(
         None, metavar="FILE.html", help="Write a page of the worst queries and their gallery."
     ),
-    which: str = typer.Option("final", help="Weights: final, or best on the held-out labels."),
+    which: str = typer.Option(
+        "final", help="Weights: final, or best on the held-out given labels."
+    ),
     root: Path | None = typer.Option(None, help="Folder of the data, if it has moved."),
     model: str | None = typer.Option(
         None, help="The run's network, if it is a function of your own: package.module:function."
@@ -336,7 +338,9 @@ def eval_robust(
     attack: list[str] | None = typer.Option(None, help="fgsm or pgd. Default: both."),
     steps: int = typer.Option(10, help="Steps of PGD."),
     rows: int | None = typer.Option(None, help="Attack a sample of this many test rows."),
-    which: str = typer.Option("final", help="Weights: final, or best on the held-out labels."),
+    which: str = typer.Option(
+        "final", help="Weights: final, or best on the held-out given labels."
+    ),
     root: Path | None = typer.Option(None, help="Folder of the data, if it has moved."),
     model: str | None = typer.Option(
         None, help="The run's network, if it is a function of your own: package.module:function."

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from imae.cli import INTERRUPTED
 from imae.cli.app import (
     DROP,
     EPOCHS,
@@ -296,7 +297,7 @@ def tune(
     check_path_exists(data)
     import_extra("pydantic", extra="train")
     import_extra("optuna", extra="tune")
-    from imae.train import build_config
+    from imae.train import Stopped, build_config
     from imae.tune import tune as search
 
     flags = {
@@ -311,25 +312,28 @@ def tune(
         "train.epochs": epochs,
         "train.steps": steps,
     }
-    outcome = search(
-        build_config(gather_settings(config, settings, flags)),
-        trials=trials,
-        minutes=minutes,
-        losses=[name for name in (losses or "").split(",") if name],
-        lr=None if lr is None else _range(lr),
-        clean_validation=clean_validation,
-        out=out,
-        storage=storage,
-        study=study,
-        say=lambda line: typer.echo(f"imae: {line}", err=True),
-    )
+    try:
+        outcome = search(
+            build_config(gather_settings(config, settings, flags)),
+            trials=trials,
+            minutes=minutes,
+            losses=[name for name in (losses or "").split(",") if name],
+            lr=None if lr is None else _range(lr),
+            clean_validation=clean_validation,
+            out=out,
+            storage=storage,
+            study=study,
+            say=lambda line: typer.echo(f"imae: {line}", err=True),
+        )
+    except KeyboardInterrupt:  # not in a trial, such as while the rows are read
+        raise Stopped("stopped; the same command continues", INTERRUPTED) from None
     _show(outcome)
 
 
 def _show(outcome: "Outcome") -> None:
     from imae.tune.outcome import setting_words
 
-    measured = "clean labels" if outcome.is_clean else "held-out labels"
+    measured = "clean labels" if outcome.is_clean else "held-out given labels"
     table = Table("trial", "settings", measured, "status")
     ranked = sorted(outcome.trials, key=lambda each: (-(each.accuracy or 0), each.number))
     for trial in dict.fromkeys([outcome.chosen, *ranked[:_SHOWN]]):

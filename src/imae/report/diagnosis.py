@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from imae.records import RunFolder, RunLabels
 from imae.records.measures import HELD_OUT, NOISY, TEST, Measure
 from imae.report.formats import percent, summary_text, thin
-from imae.report.hints import Summary, summarise
+from imae.report.hints import Ranking, Summary, rank_held_out, summarise
 from imae.report.read import RunRecord
 
 NUM_SUSPECTS = 12
@@ -20,6 +20,7 @@ _NUM_PAIRS = 12
 _NUM_CLASSES = 24
 _NUM_EPOCHS = 10  # the probability of a given label is the mean over these
 _SHADES = 6
+_LEVEL = 0.05  # points: a smaller difference is 0.0 with one decimal
 
 Previewer = Callable[[RunRecord, Sequence[str]], Mapping[str, str]]
 """Pictures of rows of a run as ``data:`` addresses, by row id; rows without one are left out."""
@@ -98,49 +99,78 @@ class Diagnosis:
 
 
 def best_method(methods: Mapping[str, Sequence[RunRecord]]) -> tuple[str, Measure, Summary] | None:
-    """The method with the highest final accuracy, on test rows or else on held-out given labels."""
-    for measure in (TEST, HELD_OUT):
-        found = {name: _final(runs, measure) for name, runs in methods.items()}
-        known = {name: summary for name, summary in found.items() if summary is not None}
-        if known:
-            best = max(known, key=lambda name: known[name].mean)
-            return best, measure, known[best]
-    return None
+    """The method to prefer: by final test accuracy, else by held-out labels at the best epoch."""
+    found = _final(methods, TEST)
+    if found:
+        best = max(found, key=lambda name: found[name].mean)
+        return best, TEST, found[best]
+    ranking = rank_held_out(methods)
+    return None if ranking is None else (ranking.best, HELD_OUT, ranking.summaries[ranking.best])
 
 
 def verdict(methods: Mapping[str, Sequence[RunRecord]]) -> str:
     """What the runs of one setting show, in one sentence."""
-    best = best_method(methods)
-    if best is None:
-        unfinished = sum(run.result is None for runs in methods.values() for run in runs)
-        return "No run has finished yet." if unfinished else "No accuracy was measured."
-    name, measure, summary = best
-    share = f"{summary_text(summary, seeds=summary.count)}%"
-    own = (
-        f"predicts {share} of the test rows right"
-        if measure is TEST
-        else f"predicts {share} of the held-out given labels (some of which may be wrong)"
-    )
-    others = {
-        other: found
-        for other, runs in methods.items()
-        if other != name and (found := _final(runs, measure)) is not None
-    }
-    memorised = _final(methods[name], NOISY)
+    if found := _final(methods, TEST):
+        return _tested(methods, found)
+    ranking = rank_held_out(methods)
+    if ranking is not None:
+        return _held_out(methods, ranking)
+    unfinished = sum(run.result is None for runs in methods.values() for run in runs)
+    return "No run has finished yet." if unfinished else "No accuracy was measured."
+
+
+def _tested(methods: Mapping[str, Sequence[RunRecord]], found: Mapping[str, Summary]) -> str:
+    name, second = _first_two(found)
+    own = f"predicts {_percents(found[name])} of the test rows right"
+    memorised = _mean(methods[name], "final", NOISY)
     tail = (
         ""
         if memorised is None
         else f", and memorised {percent(memorised.mean)}% of the wrong labels"
     )
-    if not others:
+    if second is None:
         return f"{name} {own}{tail}."
-    second = max(others, key=lambda other: others[other].mean)
-    gap = 100 * (summary.mean - others[second].mean)
-    lead = f"{gap:.1f} points above {second}" if gap >= 0.05 else f"level with {second}"
-    spread = 100 * max(each.deviation or 0.0 for each in (summary, others[second]))
-    if 0.05 <= gap <= spread:
+    gap = 100 * (found[name].mean - found[second].mean)
+    lead = f"{gap:.1f} points above {second}" if gap >= _LEVEL else f"level with {second}"
+    spread = 100 * max(found[each].deviation or 0.0 for each in (name, second))
+    if _LEVEL <= gap <= spread:
         lead += " (within the spread of the seeds)"
     return f"{name} ends highest: it {own}, {lead}{tail}."
+
+
+def _held_out(methods: Mapping[str, Sequence[RunRecord]], ranking: Ranking) -> str:
+    name, second = _first_two(ranking.summaries)
+    own = (
+        f"predicts {_percents(ranking.summaries[name])} of the held-out given labels (some of "
+        "which may be wrong) at its best epoch"
+    )
+    memorised = _mean(methods[name], "best", NOISY)
+    tail = (
+        ""
+        if memorised is None
+        else f", and has memorised {percent(memorised.mean)}% of the wrong labels by then"
+    )
+    if second is None:
+        return f"{name} {own}{tail}."
+    if ranking.near:
+        *others, last = ranking.near
+        near = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+        return (
+            f"No method is clearly ahead: {name} {own}{tail}; {near} within its standard error "
+            f"of {100 * ranking.error:.1f} points."
+        )
+    gap = 100 * (ranking.summaries[name].mean - ranking.summaries[second].mean)
+    return f"{name} is ahead: it {own}, {gap:.1f} points above {second}{tail}."
+
+
+def _first_two(found: Mapping[str, Summary]) -> tuple[str, str | None]:
+    """The method with the highest mean, and the next one if there is one."""
+    first, *others = sorted(found, key=lambda name: -found[name].mean)
+    return first, others[0] if others else None
+
+
+def _percents(summary: Summary) -> str:
+    return f"{summary_text(summary, seeds=summary.count)}%"
 
 
 _NUM_NUMBERS = 4
@@ -153,8 +183,8 @@ def large_numbers(
 ) -> tuple[Number, ...]:
     """Three or four numbers of the best method that summarise a setting.
 
-    Numbers that need test rows or true labels are replaced, where these are missing, by the best
-    epoch and by the number of labels that the network contradicts.
+    Numbers that need test rows or true labels are replaced, where these are missing, by those of
+    the held-out labels and by the number of labels that the network contradicts.
     """
     best = best_method(methods)
     numbers: list[Number] = []
@@ -163,9 +193,9 @@ def large_numbers(
         of_whom = f", {best[0]}" if len(methods) > 1 else ""
         for measure, moment, label in (
             (TEST, "final", "test rows right at the end"),
-            (HELD_OUT, "final", "held-out given labels predicted at the end"),
-            (NOISY, "final", "wrong labels memorised"),
             (HELD_OUT, "best", "held-out given labels predicted at the best epoch"),
+            (NOISY, "final", "wrong labels memorised at the end"),
+            (HELD_OUT, "final", "held-out given labels predicted at the end"),
         ):
             found = _mean(runs, moment, measure)
             if found is not None and len(numbers) < _NUM_NUMBERS - 1:
@@ -297,8 +327,10 @@ def _suspects(
     )
 
 
-def _final(runs: Sequence[RunRecord], measure: Measure) -> Summary | None:
-    return _mean(runs, "final", measure)
+def _final(methods: Mapping[str, Sequence[RunRecord]], measure: Measure) -> dict[str, Summary]:
+    """A measure at the end of training, of each method for which it is known."""
+    found = {name: _mean(runs, "final", measure) for name, runs in methods.items()}
+    return {name: summary for name, summary in found.items() if summary is not None}
 
 
 def _mean(runs: Sequence[RunRecord], moment: str, measure: Measure) -> Summary | None:

@@ -4,9 +4,10 @@ import csv
 import io
 import os
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from imae.errors import check_choice, import_extra
 from imae.records.files import printable, write_file
@@ -108,16 +109,17 @@ def duration(seconds: float | None) -> str:
 
 _NUM_NAMES = 4  # columns that name the row
 _NAME_WIDTH = 32  # characters of a name in one line of a terminal
+_NARROWEST = 8  # the same where there is no room
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~<>&$-])")
 
 
 def as_text(shown: "Table", *, width: int) -> str:
     """The table for a terminal of this many columns.
 
-    What is the same in every row is shown above the table, not in it. The columns are closer
-    together where there is little room; a number is never cut.
+    What is the same in every row is shown above the table, not in it. Where there is little room,
+    the columns are closer together, then columns are left out from the right, which a note says,
+    but never the one by which methods are compared; then names are folded. A number is never cut.
     """
-    text = import_extra("rich.text", extra="report").Text
     headings = _headings(shown)
     lines = [[cell.replace(" ± ", "±") for cell in _cells(shown, row)] for row in shown.rows]
     # The method stays: a table of one method must still name it.
@@ -129,23 +131,60 @@ def as_text(shown: "Table", *, width: int) -> str:
     words = ("data {}".format, noise_words, "network {}".format)
     above = [words[column](lines[0][column]) for column in shared]
     kept = [column for column in range(len(headings)) if column not in shared]
-    out = io.StringIO()
-    # Unlimited width, or rich would cut what does not fit; a terminal wraps it.
-    console = import_extra("rich.console", extra="report").Console(
-        file=out, width=100_000, color_system=None
-    )
+    decisive = _decisive(shown)
+    removable = [place for place in kept if place >= _NUM_NAMES and place != decisive]
     sheet = _sheet(headings, lines, kept, gap=1)
-    if console.measure(sheet).maximum > width:
-        sheet = _sheet(headings, lines, kept, gap=0)
-    console.print(text(", ".join([*above, "accuracy in percent"])))
-    console.print(sheet)
-    for note in notes(shown):
-        console.print(text(note))
+    name_width = _NAME_WIDTH
+    while _width(sheet) > width and (removable or name_width > _NARROWEST):
+        if _width(narrow := _sheet(headings, lines, kept, gap=0)) <= width:
+            sheet = narrow
+        elif removable:
+            kept.remove(removable.pop())
+            sheet = _sheet(headings, lines, kept, gap=0)
+        else:
+            name_width -= 1
+            sheet = _sheet(headings, lines, kept, gap=0, name_width=name_width)
+    left_out = [headings[place] for place in range(_NUM_NAMES, len(headings)) if place not in kept]
+    below = notes(shown)
+    if left_out:
+        below.append(f"left out for lack of width: {', '.join(left_out)}")
+    out = io.StringIO()
+    out.write(f"{_fill(', '.join([*above, 'accuracy in percent']), width)}\n")
+    _plain_console(out).print(sheet)
+    out.writelines(f"{_fill(note, width)}\n" for note in below)
     return out.getvalue()
 
 
+def _fill(text: str, width: int) -> str:
+    """The text in lines of at most this width, unless a single word is longer."""
+    return textwrap.fill(text, max(1, width), break_long_words=False, break_on_hyphens=False)
+
+
+def _decisive(shown: "Table") -> int:
+    """Place of the column by which methods are compared."""
+    names = [column.name for column in shown.columns]
+    first = _NUM_NAMES + 1
+    return first + names.index("final") if "final" in names else first
+
+
+def _plain_console(file: IO[str]) -> Any:
+    # Unlimited width, or rich would cut what does not fit.
+    return import_extra("rich.console", extra="report").Console(
+        file=file, width=100_000, color_system=None
+    )
+
+
+def _width(sheet: Any) -> int:
+    return int(_plain_console(io.StringIO()).measure(sheet).maximum)
+
+
 def _sheet(
-    headings: Sequence[str], lines: Sequence[Sequence[str]], kept: Sequence[int], *, gap: int
+    headings: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    kept: Sequence[int],
+    *,
+    gap: int,
+    name_width: int = _NAME_WIDTH,
 ) -> Any:
     box = import_extra("rich.box", extra="report")
     text = import_extra("rich.text", extra="report").Text
@@ -159,7 +198,7 @@ def _sheet(
             justify="left" if is_name else "right",
             vertical="bottom",
             overflow="fold",
-            max_width=_NAME_WIDTH if is_name else None,
+            max_width=name_width if is_name else None,
         )
     for line in lines:
         sheet.add_row(*(text(line[column]) for column in kept))  # Text: no markup is read from it

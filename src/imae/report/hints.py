@@ -182,31 +182,57 @@ def _values(runs: Sequence[RunRecord], name: str) -> list[str]:
 
 def _best_held_out(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
     """Which method to choose by the held-out given labels, where there is no test part."""
+    ended = [run for runs in methods.values() for run in runs if run.result is not None]
+    if any(run.measure("final", TEST.key) is not None for run in ended):
+        return []
+    found = rank_held_out(methods)
+    if found is None or len(found.summaries) < 2:
+        return []
+    line = (
+        f"best on held-out given labels, at the best epoch: {found.best} "
+        f"({100 * found.summaries[found.best].mean:.1f}, standard error {100 * found.error:.1f}"
+    )
+    line += f"; within it: {', '.join(found.near)})" if found.near else "; no other is within it)"
+    return [f"{line}. Some given labels may be wrong, so these are not true accuracies"]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Methods by their accuracy on held-out given labels at the best epoch.
+
+    Args:
+        best: The method with the highest mean.
+        summaries: The accuracy of each method.
+        error: Standard error of the highest mean, over seeds or over rows, whichever is larger.
+        near: Other methods that are at most a standard error below.
+    """
+
+    best: str
+    summaries: Mapping[str, Summary]
+    error: float
+    near: tuple[str, ...]
+
+
+def rank_held_out(methods: Mapping[str, Sequence[RunRecord]]) -> Ranking | None:
+    """The methods at the epoch that ``imae predict`` uses; None if no row was held out."""
     ended = {
         method: [run for run in runs if run.result is not None] for method, runs in methods.items()
     }
-    if any(run.measure("final", TEST.key) is not None for runs in ended.values() for run in runs):
-        return []
     found = {
         method: summary
         for method, runs in ended.items()
-        if (summary := summarise(run.measure("final", HELD_OUT.key) for run in runs)) is not None
+        if (summary := summarise(run.measure("best", HELD_OUT.key) for run in runs)) is not None
     }
-    if len(found) < 2:
-        return []
+    if not found:
+        return None
     best = max(found, key=lambda method: found[method].mean)
     error = _standard_error(found[best], ended[best])
-    near = [
+    near = tuple(
         method
         for method, summary in found.items()
         if method != best and found[best].mean - summary.mean <= error
-    ]
-    line = (
-        f"best on held-out given labels: {best} ({100 * found[best].mean:.1f}, standard error "
-        f"{100 * error:.1f}"
     )
-    line += f"; within it: {', '.join(near)})" if near else "; no other is within it)"
-    return [f"{line}. Some given labels may be wrong, so these are not true accuracies"]
+    return Ranking(best, found, error, near)
 
 
 def _standard_error(summary: Summary, runs: Sequence[RunRecord]) -> float:

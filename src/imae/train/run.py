@@ -88,8 +88,8 @@ class Run:
         path = weights / f"{which}.pt"
         if which == "best" and is_by_default and not path.exists():
             raise DataError(
-                f"{path}: is missing, and this run chose its best weights by held-out labels or an "
-                "early stop; put it back, or ask for the final ones (--which final)"
+                f"{path}: is missing, and this run chose its best weights by held-out given "
+                "labels or an early stop; put it back, or ask for the final ones (--which final)"
             )
         content = load_tensors(path)
         model = self.config.model

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from imae.errors import ImaeError
 from imae.noise.catalog import parse
 from imae.records.files import whole_file
+from imae.records.measures import wilson
 from imae.report import chart
 from imae.report.chart import LEFT, RIGHT, WIDE, WIDTH, Axis, log_ticks, round_axis, ticks_between
 from imae.report.page import build_environment, policy
@@ -88,11 +89,13 @@ class Outcome:
         command: The command that trains with them, or the call, if the rows are from Python.
         chosen: The trial they are from.
         best: The trial with the highest accuracy.
-        standard_error: Of the best accuracy.
+        standard_error: Of the best accuracy, as half of Wilson's interval of one standard
+            deviation.
         shrinkage: By how much differences between settings are smaller on given labels than on
             true ones, in (0, 1]; 1 with clean labels.
-        noise_rate: Share of wrong labels: that of the noise that was added, or else an upper
-            bound, what the best trial does not predict.
+        noise_rate: Share of wrong labels: that of the noise that was added, or else the most it can
+            be by the held-out labels that the best trial does not predict.
+        is_rate_known: Whether it is that of the noise that was added.
         is_clean: Whether accuracies are on clean labels.
         trials: All that ended, by number.
         folder: Where the runs are.
@@ -106,6 +109,7 @@ class Outcome:
     standard_error: float
     shrinkage: float
     noise_rate: float
+    is_rate_known: bool
     is_clean: bool
     trials: tuple[Trial, ...]
     folder: Path
@@ -115,16 +119,16 @@ class Outcome:
         """The result in words, a line each."""
         assert self.best.accuracy is not None
         kind = "clean validation labels" if self.is_clean else "held-out given labels"
+        low, high = wilson(self.best.accuracy, self.best.num_rows)
         lines = [
             f"best: {self.best.accuracy:.1%} of {self.best.num_rows} {kind}, standard error "
-            f"{100 * self.standard_error:.1f} points"
+            f"{100 * self.standard_error:.1f} points, 95% interval {low:.1%} to {high:.1%}"
         ]
         if not self.is_clean:
-            is_limit = self.noise_rate == 1 - self.best.accuracy
-            rate, least = ("at most ", "at least ") if is_limit else ("", "")
+            limit, least = ("", "") if self.is_rate_known else ("at most ", " or more")
             lines.append(
-                f"with {rate}{self.noise_rate:.0%} wrong labels, differences show at "
-                f"{least}{self.shrinkage:.2f} of their true size (1 - C r / (C - 1)); the ranking "
+                f"with {limit}{self.noise_rate:.0%} wrong labels, differences show at "
+                f"{self.shrinkage:.2f} of their true size{least} (1 - C r / (C - 1)); the ranking "
                 "is exact only under uniform noise"
             )
         if self.chosen is not self.best:
@@ -185,13 +189,16 @@ def choose(trials: Sequence[Trial], *, is_clean: bool) -> Trial:
 
 
 def standard_error(accuracy: float, num_rows: int) -> float:
-    """Standard error of an accuracy measured on this number of rows.
+    """Standard error of an accuracy measured on this number of rows, not 0 if all are right.
+
+    It is half of Wilson's interval of one standard deviation.
 
     Examples:
-        >>> standard_error(0.5, 100)
-        0.05
+        >>> round(standard_error(0.5, 100), 3), round(standard_error(1.0, 20), 3)
+        (0.05, 0.024)
     """
-    return math.sqrt(accuracy * (1 - accuracy) / max(1, num_rows))
+    low, high = wilson(accuracy, num_rows, z=1.0)
+    return (high - low) / 2
 
 
 def _error(best: Trial, other: Trial) -> float:
@@ -232,7 +239,7 @@ def conclude(
     chosen = choose(tried, is_clean=is_clean)
     best = choose(tried, is_clean=True)
     assert best.accuracy is not None
-    rate = _noise_rate(base, best, is_clean=is_clean)
+    rate = noise_rate(base, best, is_clean=is_clean)
     outcome = Outcome(
         settings=dict(chosen.settings),
         command=train_command(base, chosen.settings),
@@ -241,6 +248,7 @@ def conclude(
         standard_error=standard_error(best.accuracy, best.num_rows),
         shrinkage=1.0 if is_clean else shrinkage(rate, num_classes),
         noise_rate=rate,
+        is_rate_known=base.noise is not None,
         is_clean=is_clean,
         trials=tried,
         folder=folder,
@@ -270,11 +278,13 @@ def _trial(trial: "FrozenTrial", settings: dict[str, Any], clean_rows: int | Non
     )
 
 
-def _noise_rate(base: Config, best: Trial, *, is_clean: bool) -> float:
-    """The rate of the added noise, or else the share of held-out labels that are not predicted."""
+def noise_rate(base: Config, best: Trial, *, is_clean: bool) -> float:
+    """The rate of the added noise, or else the most it can be by the labels not predicted."""
     if base.noise is not None:
         return parse(base.noise).rate
-    return 0.0 if is_clean or best.accuracy is None else 1 - best.accuracy
+    if is_clean or best.accuracy is None:
+        return 0.0
+    return 1 - wilson(best.accuracy, best.num_rows)[0]
 
 
 def train_command(base: Config, settings: Mapping[str, Any]) -> str:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.data import Data, ImageFiles, Split, from_arrays
-from imae.data.loading import load_unscaled
+from imae.data.loading import load_unlabelled, load_unscaled
+from imae.data.preparation import fit_scale
 from imae.errors import ArgumentError, DataError, ImaeError, check_integer, check_interval
 from imae.methods.catalog import METHODS
 from imae.records import RunFolder
@@ -259,8 +260,9 @@ def _search(study: "optuna.Study", objective: "Objective", *, say: Callable[[str
         except _SurplusError:
             _wait_for_others(study)
         except (Stopped, KeyboardInterrupt) as stopped:
-            assert objective.number is not None
-            try_again(study, study.get_trials(deepcopy=False)[objective.number])
+            unfinished = trials(study, "RUNNING", "FAIL")
+            for each in [each for each in unfinished if each.number == objective.number]:
+                try_again(study, each)
             if isinstance(stopped, Stopped) and stopped.code == OUT_OF_TIME:
                 return
             line = f"stopped after {len(distinct(study))} trials; the same command continues"
@@ -403,8 +405,8 @@ class CleanRows:
         config: The settings, for the names of columns.
 
     Raises:
-        DataError: If they cannot be read, there are none, or they have a class that is not in the
-            data.
+        DataError: If they cannot be read, there are none, they have a class that is not in the
+            data, or they are not of the kind and shape of its rows.
     """
 
     def __init__(self, source: object, data: Data, config: Config) -> None:
@@ -439,6 +441,9 @@ class CleanRows:
             self.labels |= dict(zip(ids, (number[each] for each in split.labels), strict=True))
         if not self.labels:
             raise DataError(f"{self.name}: has no rows")
+        # As a trial will read them: what does not fit is said before anything is written.
+        scaled = fit_scale(data.train, source=data.name)(data.train)
+        load_unlabelled(self._inputs, like=scaled.inputs, options=config.data.options)
         listed = json.dumps([inputs, sorted(self.labels.items())])
         self.digest = hashlib.sha256(listed.encode()).hexdigest()
 
