@@ -294,11 +294,14 @@ def test_hidden_layers_may_be_one_number_as_in_scikit_learn():
 
 
 def test_nothing_learned_is_a_warning_and_no_suspect():
-    rows, labels = np.zeros((40, 2)), np.array(["a", "a", "a", "b"] * 10)
-    model = IMAEClassifier(max_iter=2, learning_rate_init=1e-12, random_state=3)
-    with pytest.warns(ConvergenceWarning, match=r"hardly ever predicted \([ab]\)"):
+    rows, labels = np.ones((40, 2)), np.array(["a", "b"] * 20)
+    model = IMAEClassifier(random_state=0)
+    with pytest.warns(ConvergenceWarning, match="all rows are predicted as class [ab]"):
         model.fit(rows, labels)
-    assert len(model.suggested_labels_) == 40
+    assert math.isnan(model.noise_rate_)
+    assert np.isnan(model.wrong_probability_).all()
+    assert len(model.suspect_rows_) == 0
+    assert model.suggested_labels_.tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         wrong_probability_: Estimated probability that each label is wrong, shape (N,).
         suspect_rows_: Positions of the rows to look at, most suspect first.
         suggested_labels_: The most likely right label of every row, shape (N,).
-        noise_rate_: Estimated share of wrong labels; NaN if the network has learned nothing.
+        noise_rate_: Estimated share of wrong labels; NaN if the network has learned nothing, for
+            example predicts one class for all rows.
 
     Warns:
         ConvergenceWarning: If training ended at ``max_iter`` while it was still learning, or some
@@ -343,7 +344,12 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                names = tuple(map(str, self.classes_))
+                names, last = tuple(map(str, self.classes_)), epochs[-1].predicted
+                if (last == last[0]).all():
+                    raise DataError(
+                        f"all rows are predicted as class {names[last[0]]}, so no label is judged; "
+                        "train longer, or scale the rows"
+                    )
                 found = audit(epochs, given=given, class_names=names)
         except DataError as error:  # nothing was learned, so there is nothing to judge by
             warnings.warn(str(error), ConvergenceWarning, stacklevel=3)
