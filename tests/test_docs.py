@@ -170,6 +170,13 @@ def test_every_python_example_of_the_pages_is_run():
     for page in [ROOT / "README.md", *PAGES]:
         for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
             assert block.startswith(">>> "), f"{page.name}: not a doctest: {block[:60]!r}"
+    # A program with a title needs a package that is not installed here: a slow test runs it.
+    tests = (ROOT / "tests" / "integrations" / "test_recipes.py").read_text()
+    titles = [title for page in PAGES for title in re.findall(r"```python (.*)", page.read_text())]
+    assert len(titles) == 3
+    for title in titles:
+        name = title.removeprefix("title=").strip('"')
+        assert re.search(f"""recipe\\(["']{name}["']\\)""", tests), title
 
 
 def test_the_evidence_of_every_claim_is_in_the_repository():

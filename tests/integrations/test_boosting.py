@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.preprocessing import StandardScaler
 
 from imae.curves import CCE, CURVES, GCE, IMAE, MAE, Window
 from imae.errors import ArgumentError, DataError
@@ -167,8 +168,9 @@ def test_labels_that_do_not_fit_are_refused(labels, scores, message):
 
 
 def test_weights_of_another_number_are_refused():
-    with pytest.raises(DataError, match=r"sample_weight: \(3,\) for 2 rows"):
-        Objective("cce")([0, 1], np.zeros(2), np.ones(3))
+    for each in (Objective("cce"), Objective("cce").metric):
+        with pytest.raises(DataError, match=r"sample_weight: \(3,\) for 2 rows"):
+            each([0, 1], np.zeros(2), np.ones(3))
 
 
 def test_a_curve_without_weight_at_the_start_is_refused():
@@ -259,6 +261,63 @@ def test_the_metric_of_lightgbm_sees_probabilities(number, noisy):
     p = objective.predict_proba(model, rows[1::2])  # of the best iteration
     expected = -np.log(p[np.arange(len(p)), given[1::2]]).mean()
     assert measured["log_loss"][best - 1] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.fixture
+def weighted():
+    """Training rows, held-out rows, and weights of the latter of which most are 0."""
+    rows, labels = load_breast_cancer(return_X_y=True)
+    rows = StandardScaler().fit_transform(rows)
+    labels = symmetric(labels, rate=0.2, num_classes=2, seed=1).labels
+    weight = np.where(np.arange(len(labels[1::2])) < 20, 100.0, 0.0)
+    return rows[::2], labels[::2], rows[1::2], labels[1::2], weight
+
+
+@pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
+def test_the_metric_weights_the_rows_as_the_built_in_one_of_lightgbm(weighted):
+    rows, given, held_rows, held, weight = weighted
+    options = {"n_estimators": 30, "n_jobs": 1, "verbose": -1, "boost_from_average": False}
+    objective = Objective("cce")
+    seen = []
+    for kind, metric in (
+        ({}, "binary_logloss"),
+        ({"objective": objective, "metric": "None"}, objective.metric),
+    ):
+        model = lightgbm.LGBMClassifier(**options, **kind)
+        model.fit(
+            rows, given, eval_set=[(held_rows, held)], eval_sample_weight=[weight],
+            eval_metric=metric, callbacks=[lightgbm.early_stopping(3, verbose=False)],
+        )  # fmt: skip
+        seen.append((model.best_iteration_, *model.best_score_["valid_0"].values()))
+    assert seen[1] == pytest.approx(seen[0], rel=1e-6)
+    native = {"verbose": -1, "num_threads": 1, "boost_from_average": False}
+    native |= {"objective": objective, "metric": "None"}
+    data = lightgbm.Dataset(rows, given)
+    watched = lightgbm.Dataset(held_rows, held, weight=weight, reference=data)
+    stop = lightgbm.early_stopping(3, verbose=False)
+    booster = lightgbm.train(
+        native, data, 30, valid_sets=[watched], feval=objective.metric, callbacks=[stop]
+    )
+    found = booster.best_iteration, *booster.best_score["valid_0"].values()
+    assert found == pytest.approx(seen[0], rel=1e-6)
+
+
+def test_the_metric_weights_the_rows_as_the_built_in_one_of_xgboost(weighted):
+    rows, given, held_rows, held, weight = weighted
+    data, watched = xgboost.DMatrix(rows, given), xgboost.DMatrix(held_rows, held, weight=weight)
+    objective, seen = Objective("cce"), []
+    for change, metric in (
+        ({"eval_metric": "logloss"}, {}),
+        ({"disable_default_eval_metric": 1}, {"custom_metric": objective.metric}),
+    ):
+        # XGBoost's own objective is named so that its score starts at 0 for both.
+        options = {"nthread": 1, "objective": "binary:logistic", "base_score": 0.5, **change}
+        booster = xgboost.train(
+            options, data, 30, evals=[(watched, "held")], obj=objective,
+            early_stopping_rounds=3, verbose_eval=False, **metric,
+        )  # fmt: skip
+        seen.append((booster.best_iteration, booster.best_score))
+    assert seen[1] == pytest.approx(seen[0], rel=1e-5)
 
 
 def test_metrics_of_xgboost_see_probabilities(noisy):

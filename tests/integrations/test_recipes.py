@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -20,7 +21,6 @@ import imae
 from imae.audit import Audit
 from imae.audit.decisions import read_decisions
 from imae.audit.label_tools import export
-from imae.noise import symmetric
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -37,28 +37,18 @@ def iris():
     return StandardScaler().fit_transform(rows).astype(np.float32), labels
 
 
-@needs("skorch")
-def test_skorch_gives_the_probabilities_that_the_loss_saw(iris):
-    import skorch
+def recipe(title):
+    """The program of this title on the page."""
+    page = (ROOT / "docs" / "integrations" / "index.md").read_text()
+    (program,) = re.findall(f'^```python title="{title}"\n(.*?)^```$', page, re.M | re.S)
+    return program
 
-    rows, labels = iris
-    given = symmetric(labels, rate=0.3, num_classes=3, seed=1).labels
-    torch.manual_seed(0)
-    net = skorch.NeuralNetClassifier(
-        nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 3)),
-        criterion=imae.IMAELoss,
-        criterion__T=8.0,
-        criterion__cap=0.75,
-        criterion__normalize="half",
-        predict_nonlinearity=lambda logits: imae.cap_logits(logits, 0.75).softmax(1),
-        optimizer=torch.optim.Adam,
-        lr=0.01,
-        max_epochs=100,
-        batch_size=32,
-        train_split=None,
-        verbose=0,
-    )
-    net.fit(rows, given)
+
+@needs("skorch")
+def test_skorch_gives_the_probabilities_that_the_loss_saw():
+    names = {}
+    exec(recipe("skorch"), names)
+    rows, given, labels, net = (names[each] for each in ("rows", "given", "labels", "net"))
     with torch.no_grad():
         seen = imae.cap_logits(net.module_(torch.from_numpy(rows)), 0.75).softmax(1).numpy()
     np.testing.assert_allclose(net.predict_proba(rows), seen, rtol=1e-6)
@@ -72,7 +62,7 @@ def test_skorch_gives_the_probabilities_that_the_loss_saw(iris):
 
 # torchvision's operators are compiled for one build of torch. Where that is another, two that its
 # Python files ask for are declared, so that timm can be imported; nothing here calls them.
-TIMM = """
+TIMM_BEFORE = """
 import torch
 try:
     import torchvision
@@ -84,46 +74,30 @@ except RuntimeError as error:
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         library.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-import timm
-from timm.data import Mixup
-from timm.task import ClassificationTask
-import imae
-
-torch.manual_seed(0)
-model = timm.create_model("resnet10t", num_classes=3, pretrained=False).eval()
-task = ClassificationTask(model, criterion=imae.IMAELoss(T=8.0), device=torch.device("cpu"))
-images, labels = torch.randn(4, 3, 32, 32), torch.tensor([0, 1, 2, 1])
+"""
+TIMM_AFTER = """
+model.eval()
 hard = task(images, labels)["loss"]
 torch.testing.assert_close(hard, imae.IMAELoss(T=8.0)(model(images), labels))
-mixed, targets = Mixup(mixup_alpha=1.0, num_classes=3)(images, labels)
 assert targets.shape == (4, 3) and ((targets > 0) & (targets < 1)).any()
 soft = task(mixed, targets)["loss"]
 logits = model(mixed)
 each = [imae.IMAELoss(T=8.0, reduction="none")(logits, torch.full((4,), k)) for k in range(3)]
 torch.testing.assert_close(soft, (torch.stack(each, 1) * targets).sum(1).mean())
-soft.backward()
 assert all(each.grad.isfinite().all() for each in model.parameters())
 print("timm", timm.__version__)
 """
 
 
-KERAS = """
-import os
-os.environ["KERAS_BACKEND"] = "torch"
-import keras, numpy, torch
-import imae
-from imae.curves import IMAE
+KERAS_AFTER = """
+import torch
 
-keras.utils.set_random_seed(0)
-labels = numpy.arange(60) % 3
-rows = numpy.eye(3, dtype="float32")[labels]
-model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(3)])
-loss = lambda y, z: imae.curve_loss(z, y.long().flatten(), IMAE(T=8.0))
-first = imae.IMAELoss(T=8.0)(model(rows), torch.from_numpy(labels)).item()
-model.compile(optimizer=keras.optimizers.SGD(0.5), loss=loss)
-history = model.fit(rows, labels, epochs=5, batch_size=60, verbose=0).history["loss"]
-assert abs(history[0] - first) < 1e-5, (history, first)
 assert (model.predict(rows, verbose=0).argmax(1) == labels).all()
+other = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(3)])
+first = imae.IMAELoss(T=8.0)(other(rows), torch.from_numpy(labels)).item()
+other.compile(optimizer=keras.optimizers.SGD(0.5), loss=loss)
+history = other.fit(rows, labels, batch_size=60, verbose=0).history["loss"]
+assert abs(history[0] - first) < 1e-5, (history, first)
 print("keras", keras.__version__)
 """
 
@@ -131,8 +105,14 @@ print("keras", keras.__version__)
 @pytest.mark.parametrize(
     ("program", "packages"),
     [
-        (TIMM, ["timm==1.0.31", "torchvision==0.29.2"]),
-        (KERAS, ["keras==3.15.1", "h5py==3.16.0", "namex==0.1.0", "optree==0.20.0"]),
+        (
+            f"{TIMM_BEFORE}{recipe('timm')}{TIMM_AFTER}",
+            ["timm==1.0.31", "torchvision==0.29.2"],
+        ),
+        (
+            f"{recipe('Keras')}{KERAS_AFTER}",
+            ["keras==3.15.1", "h5py==3.16.0", "namex==0.1.0", "optree==0.20.0"],
+        ),
     ],
     ids=["timm", "keras"],
 )

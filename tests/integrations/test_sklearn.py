@@ -293,12 +293,27 @@ def test_hidden_layers_may_be_one_number_as_in_scikit_learn():
     assert model.network_[0].out_features == 50
 
 
+@pytest.mark.parametrize("make", [np.array, scipy.sparse.csr_array], ids=["dense", "sparse"])
+def test_rows_of_a_large_magnitude_are_learned_in_float32_too(make):
+    rows, labels = load_iris(return_X_y=True)
+    large = make((rows * 1e20).astype(np.float32))
+    model = IMAEClassifier(hidden_layer_sizes=100, random_state=0)
+    model.fit(large, labels)
+    assert model.score(large, labels) > 0.9
+    assert model.noise_rate_ < 0.05
+    with pytest.raises(DataError, match=r"X: a value has the size 7.9e\+150; scale the columns"):
+        model.fit(make(rows * 1e150), labels)
+
+
 def test_nothing_learned_is_a_warning_and_no_suspect():
-    rows, labels = np.zeros((40, 2)), np.array(["a", "a", "a", "b"] * 10)
-    model = IMAEClassifier(max_iter=2, learning_rate_init=1e-12, random_state=3)
-    with pytest.warns(ConvergenceWarning, match=r"hardly ever predicted \([ab]\)"):
+    rows, labels = np.ones((40, 2)), np.array(["a", "b"] * 20)
+    model = IMAEClassifier(random_state=0)
+    with pytest.warns(ConvergenceWarning, match="all rows are predicted as class [ab]"):
         model.fit(rows, labels)
-    assert len(model.suggested_labels_) == 40
+    assert math.isnan(model.noise_rate_)
+    assert np.isnan(model.wrong_probability_).all()
+    assert len(model.suspect_rows_) == 0
+    assert model.suggested_labels_.tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize(

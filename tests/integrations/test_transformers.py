@@ -240,6 +240,21 @@ def test_a_model_can_be_trained_again_with_or_without_a_callback(tmp_path):
     assert len(audit(tmp_path / "fourth")) == len(given)
 
 
+def test_a_second_training_does_not_add_to_the_run_of_the_first(tmp_path):
+    from imae.integrations.transformers import AuditCallback
+
+    tokens, _, given = texts()
+    callback = AuditCallback(tmp_path / "run", given)
+    options = {"num_train_epochs": 2, "remove_unused_columns": False}
+    trainer = trained(
+        tmp_path, classifier(), Rows(tokens, given), None, callbacks=[callback], **options
+    )
+    with pytest.raises(ArgumentError, match="holds a run; choose another folder"):
+        trainer.train()
+    assert RunFolder(tmp_path / "run").epochs() == [1, 2]
+    assert not hooks(trainer.model)
+
+
 def test_rows_that_do_not_arrive_are_one_clear_line(tmp_path):
     from imae.integrations.transformers import AuditCallback
 

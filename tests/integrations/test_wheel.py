@@ -123,17 +123,42 @@ def test_the_bill_of_materials_names_what_the_wheel_brings(clean, tmp_path):
     assert {names[ref] for ref in direct[found["imae"]["bom-ref"]]} >= {"torch", "numpy"}
 
 
+def interpreter(minor):
+    """A Python of this version in the path or of pyenv; its shims may be of none."""
+    named = shutil.which(f"python3.{minor}")
+    found = Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python")
+    check = f"import ensurepip, venv, sys; assert sys.version_info[:2] == (3, {minor})"
+    for python in [*([named] if named else []), *sorted(found)]:
+        if subprocess.run([python, "-c", check], capture_output=True, check=False).returncode == 0:
+            return python
+    pytest.skip(f"there is no Python 3.{minor} in the path or of pyenv")
+
+
 @pytest.mark.parametrize("minor", [10, 11, 12, 13])
 def test_other_versions_of_python(minor, wheel, tmp_path):
-    python = shutil.which(f"python3.{minor}")
-    test = [python or "", "-c", "import torch, numpy, pip"]
-    if python is None or subprocess.run(test, capture_output=True, check=False).returncode != 0:
-        pytest.skip(f"there is no python3.{minor} with torch in the path")
-    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "site"]
-    run(python, *install, wheel)
-    place = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
-    located = f"assert imae.__file__.startswith({str(tmp_path)!r}), imae.__file__"
-    run(python, "-W", "error", "-c", place + USE_LOSSES + located, cwd=tmp_path)
+    base, python = interpreter(minor), tmp_path / "env" / "bin" / "python"
+    test = [base, "-c", "import torch, numpy"]
+    has_torch = subprocess.run(test, capture_output=True, check=False).returncode == 0
+    run(base, "-m", "venv", *["--system-site-packages"] * has_torch, tmp_path / "env")
+    install = [python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--retries=0"]
+    if not has_torch:
+        # Not of constraints.txt, which has versions for Python 3.11; and never the build of a GPU,
+        # whose packages are gigabytes.
+        (torch,) = re.findall("^torch==.+", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+        build = f"{torch}+cpu" if sys.platform == "linux" else torch
+        index = ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
+        command = [str(each) for each in [*install, *index, build, "numpy"]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "No matching distribution found for torch" in done.stderr:
+            pytest.skip(f"pip finds no {build} for Python 3.{minor}")
+        assert done.returncode == 0, done.stderr
+    run(*install, "--no-deps", wheel)
+    located = "assert imae.__file__.startswith(sys.prefix), imae.__file__\n"
+    version = "print(sys.version_info[1], torch.__version__)"
+    said = run(
+        python, "-W", "error", "-c", f"import sys\n{USE_LOSSES}{located}{version}", cwd=tmp_path
+    )
+    assert said.split()[0] == str(minor)
 
 
 def test_importing_adds_little_to_torch(clean, tmp_path):

@@ -91,34 +91,31 @@ class Objective:
             ArgumentError: If the curve gives no row a weight where training starts.
             DataError: If labels are not class numbers that fit the scores.
         """
-        is_data = hasattr(second, "get_label")
-        if is_data:
-            sample_weight = second.get_weight()
-        raw, target = _scores_and_labels(first, second)
+        raw, target, weight = _scores_labels_weights(first, second, sample_weight)
         logits = _pairs(raw) if raw.dim() == 1 else raw
         curve = self.curve
         if self._is_auto:
-            training = second if is_data else hashlib.sha256(target.numpy().tobytes()).digest()
+            digest = hashlib.sha256(target.numpy().tobytes()).digest()
+            training = second if _is_data(second) else digest
             curve = IMAE(self._trainings.state(training, logits).observe(logits, target))
         gradient, second_derivative = self._derivatives(logits, target, curve)
         if raw.dim() == 1:
             gradient, second_derivative = gradient[:, 1], second_derivative[:, 1]
-        if sample_weight is not None and np.size(sample_weight):
-            weight = torch.from_numpy(as_array("sample_weight", sample_weight).astype(np.float64))
-            if weight.shape != raw.shape[:1]:
-                raise DataError(f"sample_weight: {tuple(weight.shape)} for {len(raw)} rows")
-            weight = weight.view(-1, *(1,) * (raw.dim() - 1))
-            gradient, second_derivative = gradient * weight, second_derivative * weight
+        weight = weight.view(-1, *(1,) * (raw.dim() - 1))
+        gradient, second_derivative = gradient * weight, second_derivative * weight
         return gradient.numpy(), second_derivative.clamp(min=_SMALLEST).numpy()
 
-    def metric(self, first: Any, second: Any) -> tuple[str, float, bool] | tuple[str, float]:
-        """Mean of -log p of the labels, as ``feval`` or ``eval_metric`` of LightGBM.
+    def metric(
+        self, first: Any, second: Any, sample_weight: ArrayLike | None = None
+    ) -> tuple[str, float, bool] | tuple[str, float]:
+        """Weighted mean of -log p of the labels, as ``feval`` or ``eval_metric`` of LightGBM.
 
         It is also a ``custom_metric`` of ``xgboost.train``. The arguments are those of a call.
         """
-        raw, target = _scores_and_labels(first, second)
+        raw, target, weight = _scores_labels_weights(first, second, sample_weight)
         logits = _pairs(raw) if raw.dim() == 1 else raw
-        loss = float(torch.nn.functional.cross_entropy(logits, target))
+        losses = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+        loss = float(losses @ weight / weight.sum())
         if type(second).__module__.startswith("xgboost"):
             return "log_loss", loss
         return "log_loss", loss, False  # lower is better
@@ -195,13 +192,25 @@ def _is_start(logits: Tensor) -> bool:
     return bool((logits == logits[:1]).all())
 
 
-def _scores_and_labels(first: Any, second: Any) -> tuple[Tensor, Tensor]:
-    if hasattr(second, "get_label"):  # the native calls give (scores, data set)
-        scores, labels = first, second.get_label()
-    else:
-        labels, scores = first, second
+def _is_data(second: Any) -> bool:
+    """Whether the second argument of a call is a data set, as in the native calls."""
+    return hasattr(second, "get_label")
+
+
+def _scores_labels_weights(
+    first: Any, second: Any, sample_weight: ArrayLike | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    labels, scores = first, second
+    if _is_data(second):
+        scores, labels, sample_weight = first, second.get_label(), second.get_weight()
     raw = torch.from_numpy(np.array(scores, np.float64))  # of a frame it is not writable
-    return raw, _checked(labels, raw)
+    target = _checked(labels, raw)
+    if sample_weight is None or not np.size(sample_weight):
+        return raw, target, torch.ones(len(raw), dtype=torch.float64)
+    weight = torch.from_numpy(as_array("sample_weight", sample_weight).astype(np.float64))
+    if weight.shape != raw.shape[:1]:
+        raise DataError(f"sample_weight: {tuple(weight.shape)} for {len(raw)} rows")
+    return raw, target, weight
 
 
 def _pairs(raw: Tensor) -> Tensor:

@@ -59,6 +59,8 @@ _EPOCHS = 100
 _LINEAR_STEPS = 300  # at least, for a linear classifier
 _STILL_RISING = 1 / 3
 _AT_ONCE = 8192  # rows of a prediction
+# Squares of larger values are infinite; LayerNorm then makes all rows equal.
+_LARGEST, _LARGEST_FLOAT32 = 1e150, 1e15
 _TYPES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 _ANY_TYPES: dict[str, Any] = {"accept_sparse": "csr", "dtype": None, "ensure_all_finite": False}
 
@@ -76,7 +78,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters that ``sklearn.neural_network.MLPClassifier`` also has mean the same,
     except for ``alpha``. Rows should be scaled, for example by ``StandardScaler``; sparse rows are
-    accepted as they are.
+    accepted as they are. Rows of float32 with values beyond 1e15 are trained on in float64.
 
     A linear classifier (``hidden_layer_sizes=()``) has other defaults. The capped loss is that of
     a network that can shape its features: with it a linear one gave up classes between others.
@@ -125,7 +127,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         wrong_probability_: Estimated probability that each label is wrong, shape (N,).
         suspect_rows_: Positions of the rows to look at, most suspect first.
         suggested_labels_: The most likely right label of every row, shape (N,).
-        noise_rate_: Estimated share of wrong labels; NaN if the network has learned nothing.
+        noise_rate_: Estimated share of wrong labels; NaN if the network has learned nothing, for
+            example predicts one class for all rows.
 
     Warns:
         ConvergenceWarning: If training ended at ``max_iter`` while it was still learning, or some
@@ -268,6 +271,11 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._validate_params()
         _check_present(X=X, y=y, sample_weight=sample_weight)
         X, y = validate_data(self, X, y, **_TYPES)
+        largest = float(max(X.max(), -X.min()))
+        if largest > _LARGEST:
+            raise DataError(f"X: a value has the size {largest:.3g}; scale the columns")
+        if largest > _LARGEST_FLOAT32:
+            X = X.astype(np.float64)
         check_classification_targets(y)
         weight = _checked_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         check_weights(weight, np.arange(len(weight)))
@@ -343,7 +351,12 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                names = tuple(map(str, self.classes_))
+                names, last = tuple(map(str, self.classes_)), epochs[-1].predicted
+                if (last == last[0]).all():
+                    raise DataError(
+                        f"all rows are predicted as class {names[last[0]]}, so no label is judged; "
+                        "train longer, or scale the rows"
+                    )
                 found = audit(epochs, given=given, class_names=names)
         except DataError as error:  # nothing was learned, so there is nothing to judge by
             warnings.warn(str(error), ConvergenceWarning, stacklevel=3)

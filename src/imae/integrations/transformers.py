@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,9 +127,9 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
         class_names: Sequence[str] | None = None,
         method: str = IMAE.name,
     ) -> None:
-        self.recorder = Recorder(
-            out, len(given), given=given, row_ids=row_ids, class_names=class_names, method=method
-        )
+        options: dict[str, Any] = {"row_ids": row_ids, "class_names": class_names}
+        self._recorder = partial(Recorder, out, len(given), given=given, method=method, **options)
+        self.recorder = self._recorder()  # wrong arguments raise here, before training
         self._row_key = row_key
         self._rows: Tensor | None = None
         self._has_seen_rows = False
@@ -138,7 +139,8 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
         """Records inputs and outputs of the model until the training ends.
 
         Raises:
-            ArgumentError: If the Trainer removes the positions of the rows.
+            ArgumentError: If the Trainer removes the positions of the rows, or the folder holds a
+                run, such as that of an earlier training with this callback.
         """
         self._remove_hooks()
         if args.remove_unused_columns:
@@ -146,6 +148,7 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
                 f"TrainingArguments(remove_unused_columns=False) is needed: the Trainer removes "
                 f"{self._row_key!r} otherwise"
             )
+        self.recorder = self._recorder()
         model = kwargs["model"]
         # First, should a training that an exception ended have left the hooks of its callback.
         before = model.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True)
