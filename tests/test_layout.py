@@ -17,10 +17,10 @@ LAYERS = {
     "curves": 1,
     "noise": 1,
     "losses": 2,
-    "metrics": 2,
     "models": 2,
     "data": 2,
     "methods": 3,
+    "metrics": 3,
     "train": 4,
     "report": 5,
     "audit": 6,  # its page is built with the report's parts
