@@ -290,13 +290,21 @@ def _part(folder: Path, part: str) -> tuple[list[str], NDArray[np.int64]]:
             f"{table_path}: row {row + 1}: frames {table[row, 0]} to {table[row, 1]} of the "
             f"{len(names)} in {list_path.name}"
         )
-    for row, (first, _, person, camera) in enumerate(table.tolist()):
-        name = names[first - 1].rsplit("/", 1)[1]
-        if person != _JUNK and name[:6] != f"{person:04d}C{camera}":
-            raise DataError(
-                f"{table_path}: row {row + 1}: person {person} and camera {camera}, but its first "
-                f"frame is {name}"
-            )
+    for row, (first, last, person, camera) in enumerate(table.tolist(), 1):
+        for frame in range(first, last + 1) if person != _JUNK else ():
+            name = names[frame - 1].rsplit("/", 1)[1]
+            if name[:6] != f"{person:04d}C{camera}":
+                raise DataError(
+                    f"{table_path}: row {row}: person {person} and camera {camera}, but frame "
+                    f"{frame} is {name}"
+                )
+    order = np.argsort(table[:, 0], kind="stable")
+    shared = table[order[1:], 0] <= table[order[:-1], 1]
+    if shared.any():
+        place = int(shared.argmax())
+        raise DataError(
+            f"{table_path}: rows {order[place] + 1} and {order[place + 1] + 1} share frames"
+        )
     return names, table
 
 
