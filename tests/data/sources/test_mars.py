@@ -133,6 +133,24 @@ def test_query_outside_the_tracklets(root: Path, query: int) -> None:
         mars_tracklets(root)
 
 
+@pytest.mark.parametrize("queries", [[], [1]])
+def test_without_a_query_there_is_no_retrieval(root: Path, queries: list[int]) -> None:
+    """The first tracklet of the test part is junk."""
+    savemat(info(root) / "query_IDX.mat", {"query_IDX": np.array([queries], float)})
+    for load in (mars_tracklets, verify_mars):
+        with pytest.raises(DataError, match=r"query_IDX\.mat: names no query"):
+            load(root)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+@pytest.mark.parametrize("rows", [[], [(1, 2, -1, 1)]])
+def test_a_part_without_tracklets(root: Path, part: str, rows: list[tuple[int, ...]]) -> None:
+    table = np.array(rows, float).reshape(-1, 4)
+    savemat(info(root) / f"tracks_{part}_info.mat", {f"track_{part}_info": table})
+    with pytest.raises(DataError, match=rf"tracks_{part}_info\.mat: has no tracklet of a person"):
+        verify_mars(root)
+
+
 def test_missing_and_misnamed_tables(root: Path) -> None:
     savemat(info(root) / "query_IDX.mat", {"other": np.ones((1, 1))})
     with pytest.raises(DataError, match=r"query_IDX\.mat: has no table query_IDX"):
