@@ -160,7 +160,7 @@ def eval_retrieval(
     to_store = None
     if page is not None:
         check_choice("the extension of a page", page.suffix.lower(), (".html",))
-        check_overwriting(page, overwrite=overwrite)
+        check_overwriting(page, overwrite=overwrite, option="--page")
     if source.is_dir():
         import_extra("pydantic", extra="train")
         from imae.train import Run
