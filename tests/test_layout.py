@@ -17,17 +17,17 @@ LAYERS = {
     "curves": 1,
     "noise": 1,
     "losses": 2,
-    "metrics": 2,
     "models": 2,
     "data": 2,
-    "methods": 3,
-    "train": 4,
-    "report": 5,
-    "audit": 6,  # its page is built with the report's parts
-    "tune": 6,
-    "recipes": 6,
-    "integrations": 7,  # they end in an audit
-    "cli": 7,
+    "metrics": 3,
+    "methods": 4,
+    "train": 5,
+    "report": 6,
+    "audit": 7,  # its page is built with the report's parts
+    "tune": 7,
+    "recipes": 7,
+    "integrations": 8,  # they end in an audit
+    "cli": 8,
 }
 # Words that would run code from data, or draw from a generator nobody seeded.
 FORBIDDEN = {
@@ -72,7 +72,7 @@ def test_a_module_imports_lower_layers_only():
     for module in MODULES:
         if module == SOURCE / "__init__.py":
             assert imported_parts(module.read_text()) <= {
-                name for name, layer in LAYERS.items() if layer <= 2
+                name for name, layer in LAYERS.items() if layer <= 3
             }
         elif LAYERS[part_of(module)] > 0:
             assert breaches(part_of(module), module.read_text()) == [], module

@@ -91,7 +91,7 @@ def test_a_page_shows_the_ranked_gallery_of_a_file_with_its_images(run, arrays, 
     )
     again = run("eval-retrieval", tmp_path / "features.npz", "--page", page)
     assert isinstance(again.exception, ArgumentError)
-    assert "--overwrite" in str(again.exception)
+    assert "choose another --page, or give --overwrite" in str(again.exception)
     assert run("eval-retrieval", tmp_path / "features.npz", "--rerank").exit_code != 0
 
 

@@ -83,10 +83,10 @@ def test_a_run_is_needed(invoke):
 
 def test_an_existing_page_or_table_is_kept_unless_overwriting_is_asked_for(invoke, run, tmp_path):
     page, table = tmp_path / "a.html", tmp_path / "a.csv"
-    for path in (page, table):
+    for option, path in (("--out", page), ("--table", table)):
         path.write_text("mine")
         result = invoke(run, "--out", page, "--table", table)
-        assert f"{path}: exists already; choose another" in str(result.exception)
+        assert f"{path}: exists already; choose another {option}," in str(result.exception)
         assert path.read_text() == "mine"
         path.unlink()
     page.write_text("mine")

@@ -10,6 +10,7 @@ from imae.metrics.retrieval import (
     evaluate,
     k_reciprocal_similarities,
     normalise,
+    repeats,
     similarities,
     summarise,
 )
@@ -99,6 +100,84 @@ def test_small_blocks_give_the_same(monkeypatch):
     monkeypatch.setattr(retrieval, "_BLOCK_ELEMENTS", 100)
     parts = evaluate(queries, gallery, *labels)
     np.testing.assert_array_equal(parts.average_precision, whole.average_precision)
+
+
+def duplicated_case(seed, dtype, width):
+    """Features with repeated rows, and their similarities with exact ties, rounded once."""
+    draw = np.random.default_rng(seed)
+    features = draw.normal(size=(draw.integers(1, 12), width)).astype(dtype)
+    rows = [draw.integers(0, len(features), size) for size in draw.integers(2, 60, 2)]
+    unit = normalise(features.astype(np.float64))
+    similarity = np.round(unit @ unit.T, 6)
+    ids = [draw.integers(0, 4, len(each)) for each in rows]
+    cameras = [draw.integers(0, 3, len(each)) for each in rows]
+    case = similarity[np.ix_(*rows)], *ids, *cameras
+    return features[rows[0]], features[rows[1]], case
+
+
+@pytest.mark.parametrize("block", [1, 37, 5000, 2**26])
+@pytest.mark.parametrize("width", [1, 3, 64, 1023, 2048])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_repeated_rows_tie_whatever_their_position(monkeypatch, dtype, width, block):
+    monkeypatch.setattr(retrieval, "_BLOCK_ELEMENTS", block)
+    for seed in range(8):
+        queries, gallery, case = duplicated_case(seed, dtype, width)
+        if not has_match(case):
+            continue
+        expected, expected_cmc = by_loops(*case, ranks=(1, 5))
+        found = evaluate(queries, gallery, *case[1:], ranks=(1, 5))
+        assert found.mean_average_precision == pytest.approx(expected, abs=1e-12)
+        assert found.cmc == pytest.approx(expected_cmc, abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_first_of_copies_is_ranked_first(dtype):
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        query, row = draw.normal(size=(2, 1, 1024)).astype(dtype)
+        number = int(draw.integers(2, 40))
+        found = evaluate(
+            query,
+            np.repeat(row, number, 0),
+            [1],
+            [1] + [5] * (number - 1),
+            [0],
+            np.ones(number, int),
+        )
+        assert found.first_match[0] == 1
+
+
+def test_identical_queries_have_the_same_ranks_in_every_block(monkeypatch):
+    draw = np.random.default_rng(6)
+    base = draw.normal(size=(7, 1024)).astype(np.float32)
+    source = draw.integers(0, 7, 40)
+    gallery = base[:1] + 1e-7 * draw.normal(size=(300, 1024)).astype(np.float32)  # nearly tied
+    for block in (600, 2**26):
+        monkeypatch.setattr(retrieval, "_BLOCK_ELEMENTS", block)
+        ids = np.zeros(40, int), np.arange(300) % 5, np.zeros(40, int), np.ones(300, int)
+        found = evaluate(base[source], gallery, *ids).average_precision
+        for each in range(7):
+            assert len(set(found[source == each])) == 1
+
+
+def test_repeats_are_rows_of_equal_numbers(monkeypatch):
+    signs = np.random.default_rng(7).choice([-1.0, 1.0], (500, 6))  # 64 different rows
+    signs[::3] *= 0.0  # some zeros are negative
+    for rows in (signs, signs.astype(np.float32), np.asfortranarray(signs), signs[:, ::2]):
+        first = {}
+        expected = [first.setdefault(tuple(row), at) for at, row in enumerate(rows.tolist())]
+        for block in (8, 2**26):
+            monkeypatch.setattr(retrieval, "_BLOCK_ELEMENTS", block)
+            again, found = repeats(rows)
+            assert dict(zip(again.tolist(), found.tolist(), strict=True)) == {
+                at: row for at, row in enumerate(expected) if at != row
+            }
+
+
+def test_rows_whose_sums_are_the_same_by_chance_are_compared(monkeypatch):
+    monkeypatch.setattr(np, "einsum", lambda *_: 0)
+    again, first = repeats(np.array([[1.0], [2.0], [1.0], [3.0], [2.0], [1.0]]))
+    assert (again.tolist(), first.tolist()) == ([2, 4, 5], [0, 1, 0])
 
 
 def test_a_memory_mapped_gallery_is_read_in_blocks(tmp_path, monkeypatch):

@@ -99,3 +99,22 @@ def test_a_range_is_kept_at_every_step(linear):
     )
     assert (single.min(), single.max()) == (low, high)
     torch.testing.assert_close(several, single)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("num_classes", [2, 10])
+@pytest.mark.parametrize("size", [0.1, 1.0, 5.0, 10.0, 16.0, 17.0, 30.0, 100.0, 200.0, 1000.0])
+def test_a_confident_linear_model_is_attacked_as_its_closed_form_says(size, num_classes, dtype):
+    """In float32 the gradient of cross entropy has wrong signs from a margin of 17 on."""
+    weights = torch.tensor([[3.0, 1.0]] + [[1.0, 2.0]] * (num_classes - 1), dtype=dtype)
+    x = torch.tensor([[1.0, 0.5]], dtype=dtype)
+
+    def network(inputs):
+        return size / 1.5 * inputs @ weights.T  # a margin of about this size
+
+    expected = x + 0.6 * torch.tensor([[-1.0, 1.0]], dtype=dtype)
+    label = torch.tensor([0])
+    assert torch.equal(fgsm(network, x, label, epsilon=0.6), expected)
+    generator = torch.Generator().manual_seed(2)
+    moved = pgd(network, x, label, epsilon=0.6, steps=10, generator=generator)
+    torch.testing.assert_close(moved, expected)

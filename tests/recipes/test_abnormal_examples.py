@@ -30,6 +30,25 @@ def test_the_disbelieved_rows_are_mostly_wrong(done):
     assert f"| 24 | {100 * (labels.given != labels.clean)[worst].mean():.1f}% |" in text
 
 
+def test_rows_that_were_not_trained_on_are_left_out(done, tmp_path):
+    copy = shutil.copytree(done, tmp_path / "copy")
+    record = RunFolder(next((copy / "runs").iterdir()))
+    for number, epoch in enumerate(record.epochs()):
+        found = record.dynamics(epoch)
+        margin = found.margin.copy()
+        margin[5:] = np.nan
+        margin[number % 5] = np.nan
+        record.write_dynamics(epoch, replace(found, margin=margin))
+    assert np.isnan(mean_margin(record)).tolist() == [False] * 5 + [True] * (len(margin) - 5)
+    (found,) = [each for each in outcomes(ABNORMAL_EXAMPLES, "tiny", done, CHANGED) if each.runs]
+    moved = replace(found, runs=(replace(found.runs[0], folder=record.path),))
+    summary, picture = finish(copy, [moved])
+    text = summary.read_text()
+    assert "of 5 training rows have a wrong label" in text
+    assert f"{len(margin) - 5} rows that were not trained on are left out" in text
+    assert picture.exists()
+
+
 def test_the_picture_is_written(done):
     assert (done / "abnormal_examples.png").read_bytes().startswith(b"\x89PNG")
 

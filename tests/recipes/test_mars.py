@@ -8,6 +8,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from imae.recipes import RECIPES, reproduce
+from imae.recipes.tables.paper_figures import mean_margin
+from imae.records import RunFolder
 from imae.train import build_config
 
 # Tracklets: person, camera, number of frames.
@@ -60,6 +62,16 @@ def test_tiny_trains_and_retrieves_on_a_tree_of_the_layout(root, tmp_path):
     lines = (out / "retrieval.md").read_text().splitlines()
     assert [line.split("|")[1].strip() for line in lines] == ["Loss", "---", "CCE", "IMAE"]
     assert (out / "abnormal_examples.png").read_bytes().startswith(b"\x89PNG")
-    assert "the truth is not known" in (out / "abnormal_examples.md").read_text()
+    found = (out / "abnormal_examples.md").read_text()
+    assert "the truth is not known" in found
+    labels = RunFolder(out / "runs" / "imae-seed123").labels()
+    margins = mean_margin(RunFolder(out / "runs" / "imae-seed123"))
+    assert all(
+        (name in found) == seen
+        for name, seen in zip(labels.row_ids, ~np.isnan(margins), strict=True)
+    )
+    table = (out / "table.md").read_text()
+    assert "unless a note says otherwise" in table
+    assert "Three steps of every cell" in table
     stored = json.loads((out / "runs" / "imae-seed123" / "retrieval.json").read_text())
     assert (stored["queries"], stored["without_match"]) == (2, 0)

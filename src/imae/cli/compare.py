@@ -306,9 +306,9 @@ def report(
     )
 
     check_choice("the extension of --out", out.suffix.lower(), (".html", ".htm"))
-    for path in (out, table_file):
+    for option, path in (("--out", out), ("--table", table_file)):
         if path is not None:
-            check_overwriting(path, overwrite=overwrite)
+            check_overwriting(path, overwrite=overwrite, option=option)
     records = read_runs(find_runs(runs))
     compared = table(records)
     if table_file is not None:

@@ -162,7 +162,7 @@ def eval_retrieval(
     to_store = None
     if page is not None:
         check_choice("the extension of a page", page.suffix.lower(), (".html",))
-        check_overwriting(page, overwrite=overwrite)
+        check_overwriting(page, overwrite=overwrite, option="--page")
     if source.is_dir():
         import_extra("pydantic", extra="train")
         from imae.train import Run
@@ -204,7 +204,12 @@ def _write_page(
     is_reranked: bool,
     has_cameras: bool,
 ) -> None:
-    from imae.metrics.retrieval import k_reciprocal_similarities, normalise, similarities
+    from imae.metrics.retrieval import (
+        k_reciprocal_similarities,
+        normalise,
+        repeats,
+        similarities,
+    )
     from imae.report.page import Compared, write_queries
 
     name = source.resolve().name
@@ -215,10 +220,11 @@ def _write_page(
         words = data = name
         day = datetime.date.fromtimestamp(source.stat().st_mtime).isoformat()
     queries, gallery = (normalise(arrays["query_features"]), arrays["gallery_features"])
+    equal = repeats(gallery)
     matrix = k_reciprocal_similarities(queries, gallery) if is_reranked else None
 
     def similarity(row: int) -> Any:
-        return similarities(queries[[row]], gallery)[0] if matrix is None else matrix[row]
+        return similarities(queries[[row]], gallery, equal)[0] if matrix is None else matrix[row]
 
     asked, ranked = (
         Compared(arrays[f"{side}_ids"], arrays[f"{side}_cameras"], picture)

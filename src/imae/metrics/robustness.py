@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from imae.errors import ArgumentError, check_integer
+from imae.losses.margin import margin, precise
 
 Logits = Callable[[Tensor], Tensor]
 
@@ -23,8 +23,12 @@ def fgsm(
 ) -> Tensor:
     """Inputs moved by one step in the direction that raises cross entropy fastest.
 
-    Formula:
-        x' = x + epsilon sign(d CE(f(x), y) / dx)
+    Formula, with m the log-odds of the label (``margin``):
+        x' = x - epsilon sign(d m(f(x), y) / dx) = x + epsilon sign(d CE(f(x), y) / dx)
+
+    Cross entropy falls wherever m rises, so both gradients have the same signs. That of cross
+    entropy is lost to rounding where the network is sure, from m = 17 on in float32; that of m
+    is not.
 
     For a linear network this is the worst perturbation of its size: the margin of a binary
     classifier falls by exactly epsilon times the L1 norm of the difference of its two weights.
@@ -50,7 +54,7 @@ def fgsm(
         Goodfellow et al., "Explaining and harnessing adversarial examples", ICLR 2015.
     """
     size = _checked_size(epsilon, inputs)
-    return _clipped(inputs + size * _gradient(network, inputs, target).sign(), low, high)
+    return _clipped(inputs + size * _direction(network, inputs, target), low, high)
 
 
 def pgd(
@@ -69,7 +73,8 @@ def pgd(
 
     Formula:
         x_0 = x + u,  u uniform in [-epsilon, epsilon];
-        x_{t+1} = clip(x_t + step_size epsilon sign(d CE / dx), x - epsilon, x + epsilon)
+        x_{t+1} = clip(x_t - step_size epsilon sign(d m / dx), x - epsilon, x + epsilon),
+        with m the log-odds of the label, as in ``fgsm``
 
     Args:
         network: Logits of shape (B, C) for inputs of shape (B, ...), in evaluation mode.
@@ -93,18 +98,19 @@ def pgd(
     start = torch.rand(inputs.shape, generator=generator, dtype=inputs.dtype)
     moved = _clipped(inputs + size * (2 * start.to(inputs.device) - 1), low, high)
     for _ in range(steps):
-        moved = moved + step_size * size * _gradient(network, moved, target).sign()
+        moved = moved + step_size * size * _direction(network, moved, target)
         moved = _clipped(_clipped(moved, inputs - size, inputs + size), low, high)
     return moved
 
 
-def _gradient(network: Logits, inputs: Tensor, target: Tensor) -> Tensor:
+def _direction(network: Logits, inputs: Tensor, target: Tensor) -> Tensor:
+    """The sign of the gradient of cross entropy, which is that of the label's falling log-odds."""
     inputs = inputs.detach().requires_grad_()
     with torch.enable_grad():
         # Summed, so that a row's gradient does not depend on the rows beside it.
-        loss = cross_entropy(network(inputs).float(), target, reduction="sum")
-        (gradient,) = torch.autograd.grad(loss, inputs)
-    return gradient
+        odds = margin(precise(network(inputs)), target).sum()
+        (gradient,) = torch.autograd.grad(odds, inputs)
+    return -gradient.sign()
 
 
 def _clipped(inputs: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:

@@ -112,7 +112,10 @@ SHORT_PHOTOS: Settings = {
 
 
 BUDGETS: Mapping[str, str] = {
-    "tiny": "a few cells on 300 digits for 2 epochs: shows that the recipe runs, and nothing else",
+    "tiny": (
+        "a few cells on 300 digits for 2 epochs, unless a note says otherwise: shows that the "
+        "recipe runs, and nothing else"
+    ),
     "short": "a sample of the rows, few epochs: what two processor cores finish",
     "features": "a head on frozen features of all rows, 12 epochs, or 40 of small sets",
     "paper": "the settings of the paper",

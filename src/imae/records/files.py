@@ -409,16 +409,21 @@ def _is_environment(path: Path) -> bool:
     return isinstance(content, dict) and "imae" in content
 
 
-def check_overwriting(path: Path, *, overwrite: bool) -> None:
+def check_overwriting(path: Path, *, overwrite: bool, option: str = "--out") -> None:
     """Raises if a file must not be written: it exists, or belongs to a run.
+
+    Args:
+        path: The file.
+        overwrite: Whether an existing file may be replaced.
+        option: Option of the command line that names the file.
 
     Raises:
         ArgumentError: If so.
     """
     if belongs_to_run(path):
-        raise ArgumentError(f"{path}: is a file of a run; choose another --out")
+        raise ArgumentError(f"{path}: is a file of a run; choose another {option}")
     if path.is_file() and not overwrite:
-        raise ArgumentError(f"{path}: exists already; choose another --out, or give --overwrite")
+        raise ArgumentError(f"{path}: exists already; choose another {option}, or give --overwrite")
 
 
 def printable(value: object) -> str:

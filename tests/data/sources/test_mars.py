@@ -101,13 +101,22 @@ def test_verify_finds_missing_frames(root: Path) -> None:
         ((0, 3, 1, 1), "row 1: frames 0 to 3"),
         ((3, 2, 1, 1), "row 1: frames 3 to 2"),
         ((1, 7, 1, 1), "row 1: frames 1 to 7 of the 6"),
-        ((1, 3, 2, 1), "row 1: person 2 and camera 1, but its first frame is 0001C1T0001F001"),
+        ((1, 3, 2, 1), "row 1: person 2 and camera 1, but frame 1 is 0001C1T0001F001"),
         ((1, 3, 1, 2), "row 1: person 1 and camera 2"),
+        ((1, 4, 1, 1), "row 1: person 1 and camera 1, but frame 4 is 0001C2T0002F001"),
+        ((4, 6, 1, 2), "row 1: person 1 and camera 2, but frame 6 is 0007C6T0003F001"),
     ],
 )
 def test_table_that_does_not_fit(root: Path, row: tuple[int, ...], reason: str) -> None:
     savemat(info(root) / "tracks_train_info.mat", {"track_train_info": np.array([row], float)})
     with pytest.raises(DataError, match=rf"tracks_train_info\.mat: {reason}"):
+        mars(root)
+
+
+def test_rows_that_share_frames(root: Path) -> None:
+    table = np.array([(4, 5, 1, 2), (1, 2, 1, 1), (2, 3, 1, 1)], float)
+    savemat(info(root) / "tracks_train_info.mat", {"track_train_info": table})
+    with pytest.raises(DataError, match=r"tracks_train_info\.mat: rows 2 and 3 share frames"):
         mars(root)
 
 
@@ -122,6 +131,24 @@ def test_query_outside_the_tracklets(root: Path, query: int) -> None:
     savemat(info(root) / "query_IDX.mat", {"query_IDX": np.array([[query]], float)})
     with pytest.raises(DataError, match="a query outside the 5 tracklets"):
         mars_tracklets(root)
+
+
+@pytest.mark.parametrize("queries", [[], [1]])
+def test_without_a_query_there_is_no_retrieval(root: Path, queries: list[int]) -> None:
+    """The first tracklet of the test part is junk."""
+    savemat(info(root) / "query_IDX.mat", {"query_IDX": np.array([queries], float)})
+    for load in (mars_tracklets, verify_mars):
+        with pytest.raises(DataError, match=r"query_IDX\.mat: names no query"):
+            load(root)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+@pytest.mark.parametrize("rows", [[], [(1, 2, -1, 1)]])
+def test_a_part_without_tracklets(root: Path, part: str, rows: list[tuple[int, ...]]) -> None:
+    table = np.array(rows, float).reshape(-1, 4)
+    savemat(info(root) / f"tracks_{part}_info.mat", {f"track_{part}_info": table})
+    with pytest.raises(DataError, match=rf"tracks_{part}_info\.mat: has no tracklet of a person"):
+        verify_mars(root)
 
 
 def test_missing_and_misnamed_tables(root: Path) -> None:

@@ -217,13 +217,19 @@ def mars_tracklets(root: str | os.PathLike[str] | None = None) -> Tracklets:
         root: Folder of the data sets, or None for the default one.
 
     Raises:
-        DataError: If the set is missing, or a table and a list do not match.
+        DataError: If the set is missing, a table and a list do not match, or there is no query.
     """
     folder = _mars_folder(data_root(root))
     names, table = _part(folder, "test")
-    is_query = _queries(folder / "info" / "query_IDX.mat", len(table))
+    query_path = folder / "info" / "query_IDX.mat"
+    is_query = _queries(query_path, len(table))
     keep = table[:, 2] != _JUNK
     table, is_query = table[keep], is_query[keep]
+    if not is_query.any():
+        raise DataError(
+            f"{query_path}: names no query, or only junk, so nothing can be retrieved; "
+            f"download it again"
+        )
     lengths = table[:, 1] - table[:, 0] + 1
     stops = np.cumsum(lengths)
     frames = _frames(names, table)
@@ -283,6 +289,8 @@ def _part(folder: Path, part: str) -> tuple[list[str], NDArray[np.int64]]:
     table = _matrix(table_path, f"track_{part}_info")
     if table.ndim != 2 or table.shape[1] != 4:
         raise DataError(f"{table_path}: a table of shape {table.shape}, not of 4 columns")
+    if (table[:, 2] == _JUNK).all():
+        raise DataError(f"{table_path}: has no tracklet of a person; download it again")
     bad = (table[:, 0] < 1) | (table[:, 1] < table[:, 0]) | (table[:, 1] > len(names))
     if bad.any():
         row = int(bad.argmax())
@@ -290,13 +298,21 @@ def _part(folder: Path, part: str) -> tuple[list[str], NDArray[np.int64]]:
             f"{table_path}: row {row + 1}: frames {table[row, 0]} to {table[row, 1]} of the "
             f"{len(names)} in {list_path.name}"
         )
-    for row, (first, _, person, camera) in enumerate(table.tolist()):
-        name = names[first - 1].rsplit("/", 1)[1]
-        if person != _JUNK and name[:6] != f"{person:04d}C{camera}":
-            raise DataError(
-                f"{table_path}: row {row + 1}: person {person} and camera {camera}, but its first "
-                f"frame is {name}"
-            )
+    for row, (first, last, person, camera) in enumerate(table.tolist(), 1):
+        for frame in range(first, last + 1) if person != _JUNK else ():
+            name = names[frame - 1].rsplit("/", 1)[1]
+            if name[:6] != f"{person:04d}C{camera}":
+                raise DataError(
+                    f"{table_path}: row {row}: person {person} and camera {camera}, but frame "
+                    f"{frame} is {name}"
+                )
+    order = np.argsort(table[:, 0], kind="stable")
+    shared = table[order[1:], 0] <= table[order[:-1], 1]
+    if shared.any():
+        place = int(shared.argmax())
+        raise DataError(
+            f"{table_path}: rows {order[place] + 1} and {order[place + 1] + 1} share frames"
+        )
     return names, table
 
 

@@ -241,15 +241,17 @@ def abnormal_cells(budget: str) -> tuple[Cell, ...]:
 def draw_abnormal(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     """Draws the rows that the network disbelieves most, and says how many are really wrong.
 
-    For a run folder that was stored without its rows nothing is written, and for one whose
-    images are not on this machine no picture.
+    Rows that a short run did not reach are left out. For a run folder that was stored without
+    its rows nothing is written, and for one whose images are not on this machine no picture.
     """
     runs = [run for outcome in outcomes for run in outcome.runs]
     if not runs or not RunFolder(runs[0].folder).epochs():
         return []
     record = RunFolder(runs[0].folder)
-    labels = record.labels()
-    ranked = np.argsort(mean_margin(record), kind="stable")
+    labels, margins = record.labels(), mean_margin(record)
+    ranked = np.argsort(margins, kind="stable")[: int((~np.isnan(margins)).sum())]  # NaN is last
+    if not len(ranked):
+        return []
     shown = ranked[: _PICTURE_ROWS * _PICTURE_COLUMNS]
     summary = _summary(folder, labels, ranked)
     try:
@@ -260,11 +262,16 @@ def draw_abnormal(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
 
 
 def mean_margin(record: RunFolder) -> NDArray[np.float64]:
-    """Mean log-odds of the given label over the second half of the epochs, shape (N,)."""
+    """Mean log-odds of the given label over the second half of the epochs, shape (N,).
+
+    NaN for a row that was not trained on in these epochs.
+    """
     epochs = record.epochs()
     late = epochs[len(epochs) // 2 :]
-    margins = [record.dynamics(epoch).margin.astype(np.float64) for epoch in late]
-    mean: NDArray[np.float64] = np.nanmean(np.stack(margins), axis=0)
+    margins = np.stack([record.dynamics(epoch).margin.astype(np.float64) for epoch in late])
+    is_seen = ~np.isnan(margins).all(axis=0)
+    mean = np.full(margins.shape[1], np.nan)
+    mean[is_seen] = np.nanmean(margins[:, is_seen], axis=0)
     return mean
 
 
@@ -284,9 +291,11 @@ def _pictures(settings: Any, row_ids: NDArray[np.str_]) -> list[NDArray[np.float
 
 def _summary(folder: Path, labels: RunLabels, ranked: NDArray[np.int64]) -> Path:
     path = folder / "abnormal_examples.md"
+    left_out = len(labels.given) - len(ranked)
+    end = f"\n{left_out} rows that were not trained on are left out.\n" if left_out else ""
     if labels.clean is None:
         shown = ", ".join(map(str, labels.row_ids[ranked[: _PICTURE_ROWS * _PICTURE_COLUMNS]]))
-        write_file(path, f"Most disbelieved rows, the truth is not known: {shown}.\n")
+        write_file(path, f"Most disbelieved rows, the truth is not known: {shown}.\n{end}")
         return path
     lines = ["| Most disbelieved rows | of these the label is wrong |", "|---:|---:|"]
     wrong = (labels.given != labels.clean)[ranked]
@@ -296,7 +305,7 @@ def _summary(folder: Path, labels: RunLabels, ranked: NDArray[np.int64]) -> Path
             lines.append(f"| {number} | {100 * wrong[:number].mean():.1f}% |")
     lines.append("")
     lines.append(f"{total} of {len(ranked)} training rows have a wrong label.")
-    write_file(path, "\n".join(lines) + "\n")
+    write_file(path, "\n".join(lines) + "\n" + end)
     return path
 
 
@@ -310,9 +319,10 @@ def _draw(
     figure = figure_class(
         figsize=(1.35 * _PICTURE_COLUMNS, 1.75 * _PICTURE_ROWS), layout="constrained"
     )
-    for axes, picture, row in zip(
-        figure.subplots(_PICTURE_ROWS, _PICTURE_COLUMNS).flat, pixels, shown, strict=False
-    ):
+    grid = figure.subplots(_PICTURE_ROWS, _PICTURE_COLUMNS).flat
+    for axes in grid[len(shown) :]:
+        axes.set_axis_off()
+    for axes, picture, row in zip(grid, pixels, shown, strict=False):
         axes.imshow(picture.squeeze(), cmap="gray")
         axes.set_xticks([])
         axes.set_yticks([])

@@ -354,7 +354,7 @@ MARS = Recipe(
             "Not GoogLeNet V2, but a small network on frozen features of EfficientNet-Lite0: the "
             "paper's numbers are of another network."
         ),
-        "tiny": "Three steps, on MARS itself or on a tree of its layout.",
+        "tiny": "Three steps of every cell, on MARS itself or a tree of its layout, not on digits.",
     },
     finish=write_mars,
 )
