@@ -42,6 +42,20 @@ def test_imae_is_symmetric_for_two_classes_only():
         assert high == math.inf
 
 
+@pytest.mark.parametrize("T", [4, 8, 16, 24])
+@pytest.mark.parametrize("num_classes", [3, 4, 10])
+def test_the_smallest_sum_of_imae_is_found_to_five_digits(T, num_classes):
+    """Against a fine search over predictions of which each class has one of two values."""
+    curve = parse_curve(f"imae:T={T}")
+    smallest = math.inf
+    for many in range(1, num_classes):
+        p = torch.linspace(0, 1 / many, 40_001, dtype=torch.float64)[1:-1]
+        rest = (1 - many * p) / (num_classes - many)
+        sums = many * curve.value(torch.logit(p)) + (num_classes - many) * curve.value(rest.logit())
+        smallest = min(smallest, float(sums.min()))
+    assert label_sum_range(curve, num_classes)[0] == pytest.approx(smallest, rel=1e-5)
+
+
 @pytest.mark.parametrize("name", CURVES.names())
 def test_no_random_prediction_leaves_the_range(name):
     curve = CURVES.build(name)

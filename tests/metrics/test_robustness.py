@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -58,11 +60,13 @@ def test_pgd_stays_within_epsilon_and_repeats_with_its_seed(linear):
     assert torch.nn.functional.cross_entropy(network(first), target) > before
 
 
-def test_no_size_changes_nothing_and_a_negative_one_is_refused(linear):
+def test_no_size_changes_nothing_and_only_a_finite_positive_one_is_taken(linear):
     weights, inputs, target = linear
     assert torch.equal(fgsm(lambda x: x @ weights.T, inputs, target, epsilon=0.0), inputs)
-    with pytest.raises(ArgumentError, match="epsilon must be at least 0"):
-        fgsm(lambda x: x @ weights.T, inputs, target, epsilon=-0.1)
+    for epsilon in (-0.1, math.inf, math.nan):
+        message = f"epsilon must be at least 0 and finite, got {epsilon}"
+        with pytest.raises(ArgumentError, match=message):
+            fgsm(lambda x: x @ weights.T, inputs, target, epsilon=epsilon)
     with pytest.raises(ArgumentError, match="steps must be at least 1"):
         pgd(
             lambda x: x @ weights.T,

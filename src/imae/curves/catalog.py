@@ -202,6 +202,7 @@ def impact_ratio(curve: Curve, p: float, other: float) -> float:
 # A margin at which every bounded loss has reached its end; an unbounded one is still rising.
 _FAR = 1e8
 _STEPS_PER_CLASS = 60
+_MIN_STEPS = 600
 
 
 def loss_supremum(curve: Curve) -> float:
@@ -225,9 +226,9 @@ def label_sum_range(curve: Curve, num_classes: int) -> tuple[float, float]:
 
     A loss is symmetric if the two are equal, which makes it robust to even noise if it is also
     bounded (Ghosh et al., AAAI 2017). The search is exact over predictions that are multiples of
-    1 / (60 C), by dynamic programming over the classes; these include the uniform prediction and
-    the certain ones. A smallest sum at another prediction, as IMAE has for large T, is found up to
-    the square of that step.
+    1 / (60 C), and at least of 1 / 600, by dynamic programming over the classes; these include the
+    uniform prediction and the certain ones. A smallest sum at another prediction, as IMAE has for
+    large T, is too large by up to 1e-5 of it.
 
     Args:
         curve: The loss.
@@ -242,7 +243,7 @@ def label_sum_range(curve: Curve, num_classes: int) -> tuple[float, float]:
         ((18.0, 18.0), inf)
     """
     check_integer("num_classes", num_classes, low=2)
-    number = _STEPS_PER_CLASS * num_classes
+    number = num_classes * max(_STEPS_PER_CLASS, math.ceil(_MIN_STEPS / num_classes))
     p = torch.linspace(0, 1, number + 1, dtype=torch.float64)
     losses = curve.value(torch.logit(p).clamp(-_FAR, _FAR)).detach().numpy()
     # The loss of the next class for every total (rows) and every share of the classes before it.

@@ -43,7 +43,7 @@ def fgsm(
         high: Largest such value.
 
     Raises:
-        ArgumentError: If epsilon is negative.
+        ArgumentError: If epsilon is negative or not finite.
 
     Examples:
         >>> weights = torch.tensor([[1.0, -2.0], [0.0, 0.0]])
@@ -88,7 +88,7 @@ def pgd(
         high: Largest such value.
 
     Raises:
-        ArgumentError: If epsilon is negative or there is no step.
+        ArgumentError: If epsilon is negative or not finite, or there is no step.
 
     Reference:
         Madry et al., "Towards deep learning models resistant to adversarial attacks", ICLR 2018.
@@ -120,6 +120,6 @@ def _clipped(inputs: Tensor, low: Tensor | float, high: Tensor | float) -> Tenso
 
 def _checked_size(epsilon: Tensor | float, inputs: Tensor) -> Tensor:
     size = torch.as_tensor(epsilon, dtype=inputs.dtype, device=inputs.device)
-    if not bool((size >= 0).all()):
-        raise ArgumentError(f"epsilon must be at least 0, got {epsilon}")
+    if not bool(((size >= 0) & size.isfinite()).all()):
+        raise ArgumentError(f"epsilon must be at least 0 and finite, got {epsilon}")
     return size
