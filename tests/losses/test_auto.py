@@ -33,7 +33,7 @@ class Reference:
         agreement = (logits.argmax(1) == target).double().mean().item()
         known = (agreement - 2 * share / C) / (1 - 2 * share)
         memorised = 2 * (share - error) - 2 * self.low
-        self.gained = 200 * max(0.0, memorised) if known >= 0.6 else 0.0
+        self.gained = 200 * max(0.0, memorised) if known >= 0.72 else 0.0
 
     def step(self, logits, target):
         hits, against, agreeing, low = [], [], [], []

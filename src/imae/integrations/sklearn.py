@@ -143,8 +143,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> model = make_pipeline(StandardScaler(), IMAEClassifier(random_state=0)).fit(X, y)
         >>> sorted(model[-1].label_quality_.argsort()[:5].tolist())
         [0, 1, 2, 3, 4]
-        >>> model[-1].suggested_labels_[:5].tolist()
-        [0, 0, 0, 0, 0]
+        >>> model[-1].suggested_labels_[:4].tolist()      # of rows that are flagged
+        [0, 0, 0, 0]
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -18,7 +18,7 @@ _LARGEST_T, _LARGEST_T_IN_ALL = 24.0, 40.0
 # What T gains for each part of the labels that is uninformative and memorised.
 _PER_MEMORISED = 200.0
 # It gains nothing from a model that predicts less than this share of the right unseen labels.
-_KNOWN_UNSEEN = 0.6
+_KNOWN_UNSEEN = 0.72
 # Running means over about this many steps; over all of them before.
 _DECAY = 0.98
 _WARM_UP_STEPS = 20
@@ -63,7 +63,7 @@ class AutoT(nn.Module):
         m   = 4 + 20 (k - 0.68) / 0.1, within [4, 24]; 24 for two classes
         v   = u of rows that are not trained on, less its standard error
         x   = v - u when those rows were last seen, at least 0; 0 for two classes, without such
-              rows, and if k of them is under 0.6
+              rows, and if k of them is under 0.72
         T   = the highest min(24 l r sqrt(s d g), m) so far, + 200 x, at most 40
 
     Where labels are wrong, the model is as sure on the rows that contradict it as on the others,
