@@ -270,7 +270,7 @@ def test_the_table_of_the_readme_is_that_of_the_results():
     study = (ROOT / "results" / "study-features" / "study.md").read_text()
     header, *rows = table_cells(study, "| Setting | CCE | MAE")
     measured = {row[0]: dict(zip(header, row, strict=True)) for row in rows}
-    (recommended,) = [name for name in header if name.startswith("IMAE, capped")]
+    recommended = next(name for name in header if name.startswith("IMAE, capped"))
     settings = {
         "40% symmetric": "CIFAR-10 symmetric 40%",
         "80% symmetric": "CIFAR-10 symmetric 80%",

@@ -403,11 +403,13 @@ def _choice_table(means: Mapping[str, float], common: Sequence[str]) -> list[str
 def _final_table(
     found: _Found, chosen: str, held_out: Mapping[str, Mapping[str, float]]
 ) -> list[str]:
+    shown = dict.fromkeys((_DEFAULT, chosen))
     headings = ["Setting", *map(title, _BASELINES)]
-    headings += [f"{title(_METHOD)}: {chosen}", "form chosen here"]
+    headings += [*(f"{title(_METHOD)}: {form}" for form in shown), "form chosen here"]
     lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
     for name, (heading, *_) in _SETTINGS.items():
-        row = [*(found.of(name, loss) for loss in _BASELINES), found.of(name, _METHOD, chosen)]
+        row = [found.of(name, loss) for loss in _BASELINES]
+        row += [found.of(name, _METHOD, form) for form in shown]
         known = held_out[name]
         own = max(known, key=lambda form: known[form]) if len(known) > 1 else None
         best = UNKNOWN if own is None else f"{_shown(found.of(name, _METHOD, own))} ({own})"
