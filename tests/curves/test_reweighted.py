@@ -1,6 +1,7 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 
@@ -216,3 +217,22 @@ def test_sharp_gce_has_the_value_of_its_integral(T, q, m):
     assert found == pytest.approx(float(exact), rel=1e-8)
     single = SharpGCE(float(T), float(q)).value(torch.tensor([m])).item()
     assert single == pytest.approx(float(exact), rel=2e-5)
+
+
+@pytest.mark.parametrize("T", [0.0, 1e-9, 0.5, 8.0, 16.0, 40.0])
+def test_the_value_from_odds_is_the_value(T: float) -> None:
+    """The few nodes of the numpy path, for one row at a time, against 16 nodes in float64."""
+    odds = np.exp(-np.linspace(-50, 50, 200)).astype(np.float32)
+    m = -torch.from_numpy(odds).double().log()
+    expected = IMAE(T=T).value(m)
+    found = [IMAE(T=T).numpy_weight_and_sum(row) for row in np.split(odds, len(odds))]
+    torch.testing.assert_close(
+        torch.tensor([value for _, value in found], dtype=torch.float64),
+        expected,
+        rtol=1e-6,
+        atol=1e-6,
+    )
+    weights = torch.from_numpy(np.concatenate([weight for weight, _ in found]))
+    torch.testing.assert_close(
+        weights.double(), -2 * IMAE(T=T).slope(m), rtol=T * 1e-6 + 1e-6, atol=0
+    )

@@ -141,7 +141,9 @@ class _CurveLoss(torch.autograd.Function):
             result.mul_(gradient.unsqueeze(1))
         elif not gradient.is_cpu or gradient.item() != 1:
             result.mul_(gradient)
-        return result.to(ctx.dtype), None, None, None
+        if result.dtype is not ctx.dtype:
+            result = result.to(ctx.dtype)
+        return result, None, None, None
 
 
 def _pass(logits: Tensor, index: Tensor, job: _Job) -> tuple[Tensor, Tensor, Tensor | float]:
