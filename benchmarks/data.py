@@ -2,11 +2,11 @@
 
     python benchmarks/data.py --photos FOLDER
 
-Four tables in one run: preparing a batch of CIFAR-sized images beside a training step of
-ResNet-20; peak memory with arrays of CIFAR-10's size; decoding photos beside plain Pillow doing
-the same work. imae computes only the crop, and decodes a JPEG of 1024 pixels or more at a
-fraction of its size; plain Pillow does neither. Without ``--photos`` the photos are random. Last,
-reading a data frame of numbers beside the same array.
+Five tables in one run: preparing a batch of CIFAR-sized images beside a training step of
+ResNet-20; peak memory with arrays of CIFAR-10's size; reading a data frame of numbers beside the
+same array; decoding photos beside plain Pillow doing the same work (imae computes only the crop,
+and decodes a JPEG of 1024 pixels or more at a fraction of its size; plain Pillow does neither);
+features of a frozen network beside a plain loop. Without ``--photos`` the photos are random.
 """
 
 import argparse
@@ -21,20 +21,26 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from machine import command_line
+from machine import command_line, fastest
 from PIL import Image
+from torch import Tensor
+from torch.nn.functional import interpolate
 
 from imae._draws import numpy_generator, torch_generator
 from imae.data import ArrayImages, Batches, ImageFiles, Split, from_arrays
+from imae.data.extract import extract_features
 from imae.data.image_files import SUFFIXES
+from imae.models.network import Network
 
 NUM_ROWS = 60_000  # CIFAR-10's training and test images together
 BATCH_SIZE = 128
 NUM_PHOTOS = 200
 FRAME_ROWS = 200_000
+FEATURE_ROWS = 512
 
 
 def main() -> None:
@@ -54,11 +60,11 @@ def main() -> None:
     compare_memory()  # first: on Linux a child's peak is at least its parent's size
     compare_with_step(arguments.steps)
     compare_frames()
-    if arguments.photos is None:
-        with tempfile.TemporaryDirectory() as folder:
-            compare_decoding(*made_photos(Path(folder)))
-    else:
-        compare_decoding(*found_photos(arguments.photos))
+    with tempfile.TemporaryDirectory() as scratch:
+        photos = arguments.photos
+        found = made_photos(Path(scratch)) if photos is None else found_photos(photos)
+        compare_decoding(*found)
+        compare_features(*found)
 
 
 def cifar_sized() -> Split:
@@ -196,6 +202,42 @@ def compare_decoding(folder: Path, names: Sequence[str]) -> None:
         f"  the same and normalise to float32             {rates['whole']:7.0f}   "
         f"{rates['whole'] / rates['bare']:.0%} of Pillow"
     )
+
+
+def compare_features(folder: Path, names: Sequence[str]) -> None:
+    """Wall time, best of several rounds taken in turns."""
+    from imae.models import build
+    from imae.train.preparation import image_features, published_images
+
+    name = "efficientnet_lite0"
+    network = build(name, num_classes=1000, seed=0).eval()
+    photos = published_images(name, ImageFiles(folder, names))
+    small = cifar_sized().take(np.arange(FEATURE_ROWS)).inputs
+    for heading, inputs, size in (("photos", photos, None), ("images of 32 x 32", small, 112)):
+        split = Split(inputs, np.zeros(len(inputs), int), np.arange(len(inputs)).astype(str), ("",))
+        plain_network = build(name, num_classes=1000, seed=0).eval()
+        fast = image_features(network, inputs.shape)
+
+        @torch.inference_mode()
+        def plain(split: Split = split, network: Network = plain_network, size: Any = size) -> None:
+            for batch in Batches(split, 64, seed=0, shuffle=False, augment=False).epoch(0):
+                images = batch.inputs
+                if size is not None:
+                    images = interpolate(images, (size, size), mode="bicubic", align_corners=False)
+                network.features(images)
+
+        def ours(split: Split = split, fast: Callable[[Tensor], Tensor] = fast) -> None:
+            with tempfile.TemporaryDirectory() as cache:
+                extract_features(split, fast, name=name, cache=Path(cache))
+
+        seconds = fastest({"plain": plain, "ours": ours}, seconds=20)
+        rates = {each: len(inputs) / taken for each, taken in seconds.items()}
+        print(f"\n{name} of {len(inputs)} {heading}, rows a second")
+        print(f"  plain loop in float32                         {rates['plain']:7.0f}")
+        print(
+            f"  imae: read ahead, bfloat16 where there is any {rates['ours']:7.0f}   "
+            f"{rates['ours'] / rates['plain']:.1f} times   (at least 2 with bfloat16)"
+        )
 
 
 def best_rates(
