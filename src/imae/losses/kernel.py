@@ -42,7 +42,7 @@ SMALL_SIZE = 1 << 14
 # Logits up to this size need not be moved to 0 before the exponential, which saves two passes: it
 # has an error of 1e-6 then, as the softmax of torch. Few rows, and a lower limit, tell whether to
 # try.
-_LARGEST_EXPONENT = 20.0
+LARGEST_EXPONENT = 20.0
 _TRIED_ROWS = 16
 _LARGEST_TRIED = 12.0
 
@@ -292,21 +292,23 @@ def _exp_of_ordinary(
         _ = buffer.exp_() if is_small else buffer.mul_(_LOG2_E).exp2_()
     else:
         torch.mul(logits, _LOG2_E, out=buffer).exp2_()
-    sums = buffer.scatter_(1, index, 0).sum(1, keepdim=True)
+    # From a tensor, which takes a third of the time of a number.
+    sums = buffer.scatter_(1, index, torch.zeros_like(own)).sum(1, keepdim=True)
     log_sums = sums.log()
     m = (own if largest is None else own.sub(largest)).sub(log_sums)
-    is_exact = largest is not None or _norm(log_sums) < _LARGEST_EXPONENT
-    return (m, sums) if is_exact and _norm(m) < _SAFE_MARGIN else None  # not so with NaN either
+    is_exact = largest is not None or _is_within(log_sums, LARGEST_EXPONENT)
+    return (m, sums) if is_exact and _is_within(m, _SAFE_MARGIN) else None
 
 
 def _is_moderate(logits: Tensor) -> bool:
     """Whether the first rows have logits near 0."""
-    smallest, largest = logits[:_TRIED_ROWS].aminmax()
-    return smallest.item() > -_LARGEST_TRIED and largest.item() < _LARGEST_TRIED
+    return _is_within(logits[:_TRIED_ROWS], _LARGEST_TRIED)
 
 
-def _norm(values: Tensor) -> float:
-    return float(torch.linalg.vector_norm(values, math.inf))
+def _is_within(values: Tensor, bound: float) -> bool:
+    """Whether all are nearer to 0 than a bound, which NaN is not."""
+    smallest, largest = values.aminmax()
+    return smallest.item() > -bound and largest.item() < bound
 
 
 def slope_and_value(m: Tensor, curve: Curve) -> tuple[Tensor, Tensor]:
