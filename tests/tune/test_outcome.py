@@ -32,32 +32,40 @@ def test_shrinkage_is_that_of_accuracies_under_uniform_noise(rate, classes):
 
 
 def test_of_equally_good_trials_the_one_that_has_memorised_less_is_chosen():
-    trials = [trial(0, 0.60, 0.95), trial(1, 0.58, 0.70), trial(2, 0.40, 0.40)]
+    trials = [trial(0, 0.40, 0.40), trial(1, 0.60, 0.95), trial(2, 0.58, 0.70)]
     assert standard_error(0.6, 100) == pytest.approx(math.sqrt(0.24 / 100), rel=0.01)
-    assert choose(trials, is_clean=False).number == 1
-    assert choose(trials, is_clean=True).number == 0
+    assert choose(trials, is_clean=False).number == 2
+    assert choose(trials, is_clean=True).number == 1
+
+
+def test_the_defaults_stay_where_nothing_is_better_by_more_than_chance():
+    trials = [trial(0, 0.56, 0.90), trial(1, 0.60, 0.95), trial(2, 0.59, 0.60)]
+    assert choose(trials, is_clean=False).number == 0  # the standard error is 0.049
+    assert choose(trials, is_clean=True).number == 1
+    trials[0] = trial(0, 0.55, 0.55)
+    assert choose(trials, is_clean=False).number == 2
 
 
 def test_a_trial_that_has_learned_less_is_not_one_that_has_memorised_less():
     """Both predict 6 points more of the training labels; one predicts fewer of all labels."""
-    trials = [trial(0, 0.60, 0.66), trial(1, 0.57, 0.63)]
-    assert choose(trials, is_clean=False).number == 0
+    trials = [trial(1, 0.60, 0.66), trial(2, 0.57, 0.63)]
+    assert choose(trials, is_clean=False).number == 1
 
 
 def test_where_training_labels_are_not_measured_the_best_is_chosen():
-    assert choose([trial(0, 0.58, None), trial(1, 0.60, None)], is_clean=False).number == 1
+    assert choose([trial(1, 0.58, None), trial(2, 0.60, None)], is_clean=False).number == 2
 
 
 def test_trials_are_compared_on_the_same_rows():
     """A difference of two points counts when all other rows are predicted alike."""
     best, worse = np.zeros(100, bool), np.zeros(100, bool)
     best[:60] = worse[:58] = True
-    close = [trial(0, 0.60, 0.95, best), trial(1, 0.58, 0.70, worse)]
-    assert choose(close, is_clean=False).number == 0  # 0.02 > sqrt(2) / 100
+    close = [trial(1, 0.60, 0.95, best), trial(2, 0.58, 0.70, worse)]
+    assert choose(close, is_clean=False).number == 1  # 0.02 > sqrt(2) / 100
     swapped = worse.copy()
     swapped[[0, 1, 2, 97, 98, 99]] = [False] * 3 + [True] * 3
-    apart = [trial(0, 0.60, 0.95, best), trial(1, 0.58, 0.70, swapped)]
-    assert choose(apart, is_clean=False).number == 1  # 0.02 < sqrt(8) / 100
+    apart = [trial(1, 0.60, 0.95, best), trial(2, 0.58, 0.70, swapped)]
+    assert choose(apart, is_clean=False).number == 2  # 0.02 < sqrt(8) / 100
 
 
 def test_trials_that_were_stopped_early_are_never_chosen():

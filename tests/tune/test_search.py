@@ -298,7 +298,7 @@ def test_the_loss_and_the_learning_rate_are_searched_if_asked(search):
     tried = {each.settings["method.name"] for each in outcome.trials}
     assert len(tried) > 1
     assert all(0.01 <= each.settings["optimizer.lr"] <= 0.2 for each in outcome.trials)
-    assert "--lr" in outcome.command
+    assert "optimizer.lr" in outcome.settings
 
 
 def test_given_parameters_are_not_searched(search):

@@ -43,6 +43,8 @@ _OPTIONS = {
     "data.root": "--root",
 }
 
+_FIRST = 0  # number of the trial that has the defaults
+
 
 @dataclass(frozen=True, eq=False)
 class Trial:
@@ -131,7 +133,12 @@ class Outcome:
                 f"{self.shrinkage:.2f} of their true size{least} (1 - C r / (C - 1)); the ranking "
                 "is exact only under uniform noise"
             )
-        if self.chosen is not self.best:
+        if self.chosen is not self.best and self.chosen.number == _FIRST:
+            lines.append(
+                "chosen: the first trial, which has the defaults; the best one is not better by "
+                "more than a standard error"
+            )
+        elif self.chosen is not self.best:
             lines.append(
                 f"chosen: trial {self.chosen.number}, which cannot be told from the best and has "
                 f"memorised less: it predicts {100 * self.chosen.memorised:.1f} points more of the "
@@ -160,9 +167,10 @@ def choose(trials: Sequence[Trial], *, is_clean: bool) -> Trial:
     """Chooses a trial.
 
     With clean labels it is the best one. Without, every trial whose accuracy is within a standard
-    error of the best counts as equally good, and among these the one with the highest accuracy
-    minus memorised share is chosen. The standard error is that of the difference on the same
-    held-out rows, sqrt(d) / n with d rows on which the two disagree.
+    error of the best counts as equally good. The first trial, which has the defaults, is chosen if
+    it is one of these: without clean labels a search must show more than chance. Otherwise it is
+    the one with the highest accuracy minus memorised share. The standard error is that of the
+    difference on the same held-out rows, sqrt(d) / n with d rows on which the two disagree.
 
     A network that memorises nothing predicts the same share of training labels as of held-out
     ones, right and wrong labels alike; what it predicts beyond that is memorised. A network that
@@ -170,11 +178,11 @@ def choose(trials: Sequence[Trial], *, is_clean: bool) -> Trial:
     would not do.
 
     Examples:
-        >>> trials = [Trial(0, {}, 0.60, fitted=0.9, num_rows=400),
-        ...           Trial(1, {}, 0.59, fitted=0.7, num_rows=400),
-        ...           Trial(2, {}, 0.40, fitted=0.4, num_rows=400)]
+        >>> trials = [Trial(0, {}, 0.40, fitted=0.4, num_rows=400),
+        ...           Trial(1, {}, 0.60, fitted=0.9, num_rows=400),
+        ...           Trial(2, {}, 0.59, fitted=0.7, num_rows=400)]
         >>> choose(trials, is_clean=False).number, choose(trials, is_clean=True).number
-        (1, 0)
+        (2, 1)
     """
     known = [each for each in trials if each.accuracy is not None]
     best = max(known, key=lambda each: (each.accuracy or 0.0, -each.number))
@@ -185,7 +193,10 @@ def choose(trials: Sequence[Trial], *, is_clean: bool) -> Trial:
         for each in known
         if (best.accuracy or 0.0) - (each.accuracy or 0.0) <= _error(best, each)
     ]
-    return max(close, key=lambda each: ((each.accuracy or 0.0) - each.memorised, -each.number))
+    first = next((each for each in close if each.number == _FIRST), None)
+    return first or max(
+        close, key=lambda each: ((each.accuracy or 0.0) - each.memorised, -each.number)
+    )
 
 
 def standard_error(accuracy: float, num_rows: int) -> float:
