@@ -27,6 +27,20 @@ class MissingExtraError(ImaeError, ImportError):
     """An optional dependency is not installed; the message is the command that installs it."""
 
 
+_LONGEST_LINE = 400  # a compiler's message may have 100,000 characters
+
+
+def in_one_line(error: BaseException) -> str:
+    """The kind of an error and its message, cut if it is very long.
+
+    Examples:
+        >>> in_one_line(ValueError("a long   reason"))
+        'ValueError: a long reason'
+    """
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} ..."
+
+
 def import_extra(module: str, *, extra: str | None) -> ModuleType:
     """The imported module, or an error with the command that installs it.
 

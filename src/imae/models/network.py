@@ -11,7 +11,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from imae.errors import ArgumentError, check_integer, check_interval
+from imae.errors import ArgumentError, check_integer, check_interval, in_one_line
 from imae.models.catalog import MODELS
 
 
@@ -304,7 +304,7 @@ def _import_function(path: str) -> Callable[..., Any]:
     try:
         function: object = getattr(importlib.import_module(module_name), name, None)
     except Exception as error:  # the user's module runs here and may fail in any way
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = in_one_line(error)
         raise ArgumentError(
             f"model {path!r}: cannot import {module_name!r} ({reason}); it must be installed or "
             "in a folder named in PYTHONPATH"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from imae.errors import ArgumentError, ImaeError, import_extra
+from imae.errors import ArgumentError, ImaeError, import_extra, in_one_line
 from imae.records import RunFolder
 from imae.train import Config, Run, Stopped, build_config, resume, train
 from imae.train.display import Display, QuietDisplay
@@ -66,7 +66,7 @@ def attempt(config: Config, *, show: bool = False, display: Display | None = Non
         return str(error)
     except Exception as error:  # such as out of memory: the other runs of a grid continue
         traceback.print_exc()
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return in_one_line(error)
     return None
 
 

@@ -21,7 +21,7 @@ from imae.curves import Curve
 from imae.data import Data
 from imae.data.image_files import BadImageError
 from imae.data.loading import as_data
-from imae.errors import ArgumentError, DataError, ImaeError
+from imae.errors import ArgumentError, DataError, ImaeError, in_one_line
 from imae.methods.catalog import METHODS
 from imae.records import RunFolder
 from imae.records.files import write_file
@@ -403,7 +403,7 @@ def train_here(
             raise
         except Exception as error:  # such as out of memory
             is_lost = state.ranks.number > 1 and is_lost_process_error(error)
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            reason = in_one_line(error)
             with contextlib.suppress(ImaeError):
                 journal.failed(state, lost_process_message(config, folder) if is_lost else reason)
             if is_lost:

@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from imae.data import Data, ImageFiles, Split, from_arrays
 from imae.data.loading import load_unlabelled, load_unscaled
 from imae.data.preparation import fit_scale
-from imae.errors import ArgumentError, DataError, ImaeError, check_integer, check_interval
+from imae.errors import (
+    ArgumentError,
+    DataError,
+    ImaeError,
+    check_integer,
+    check_interval,
+    in_one_line,
+)
 from imae.methods.catalog import METHODS
 from imae.records import RunFolder
 from imae.records.files import hold, whole_file
@@ -515,7 +522,7 @@ class Objective:
                 raise optuna.TrialPruned from None
             raise
         except Exception as error:
-            trial.set_user_attr(PROBLEM, " ".join(f"{type(error).__name__}: {error}".split()))
+            trial.set_user_attr(PROBLEM, in_one_line(error))
             raise
         return self._measure(trial, run)
 
