@@ -281,6 +281,34 @@ def test_no_file_of_imae_itself_passes_as_the_judgement_of_a_person(run, tmp_pat
     assert [row["by"] for row in rows_of(tmp_path / "again.trail.csv")] == number * ["program"]
 
 
+@pytest.mark.parametrize("kind", ["mask", "mask-csv"])
+def test_the_program_may_accept_what_a_mask_only_marks(run, tmp_path, capsys, kind):
+    mask, out = written_by_imae(run, tmp_path, kind), tmp_path / "labels.csv"
+    capsys.readouterr()
+    words = ["audit", "apply", str(run), str(mask), "--out", str(out), "--accept-above"]
+    assert main([*words, "0.9"]) == 0
+    said = capsys.readouterr()
+    assert "300 labels: 0 changed by people, 30 by the program, 0 removed, 0 conf" in said.out
+    assert said.err == ""
+    assert {row["by"] for row in rows_of(tmp_path / "labels.trail.csv")} == {"program"}
+
+
+def test_why_the_program_accepts_nothing_is_said(run, tmp_path, capsys):
+    audit = Audit.load(RunFolder(run))
+    judged = [Decision("skip", by="person"), Decision("keep", by="person")] * 20
+    file = tmp_path / "decisions.csv"
+    apply = ["audit", "apply", str(run), str(file), "--overwrite", "--out"]
+    words = [*apply, str(tmp_path / "labels.csv"), "--accept-above", "0.99"]
+    write_decisions(audit, dict(enumerate(judged[:4])), file)
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert "the highest certainty of such a row is 0.98\n" in said  # 0.9866, of the fifth row
+    write_decisions(audit, dict(enumerate(judged)), file)
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert "no flagged row that nobody has looked at has a suggestion\n" in said
+
+
 def test_a_check_counts_the_rows_that_people_judged_and_no_others(run, tmp_path, capsys):
     audit = Audit.load(RunFolder(run))
     decisions = dict.fromkeys(range(5), Decision("keep", by="person"))

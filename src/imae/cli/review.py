@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 import webbrowser
@@ -199,7 +200,7 @@ def apply(
     overwrite: bool = OVERWRITE,
 ) -> None:
     """Write corrected labels for `imae train --labels`, and a trail of every change."""
-    from imae.audit.correct import correct, write_corrected
+    from imae.audit.correct import correct, left_to_program, write_corrected
     from imae.audit.decisions import read_decisions, trail_file
     from imae.audit.result import Audit
     from imae.records import RunFolder
@@ -215,7 +216,8 @@ def apply(
             "that the page wrote, or let the program decide with --accept-above 0.9"
         )
     _check_outputs(run, [out, trail_file(out)], files, overwrite=overwrite)
-    trail = correct(audit, read_decisions(audit, files), accept_above=accept_above)
+    made = read_decisions(audit, files)
+    trail = correct(audit, made, accept_above=accept_above)
     in_data, earlier = _earlier_round(run, audit)
     written = write_corrected(audit, trail, out, in_data=in_data, removed=earlier)
     changed = [each for each in trail if each.new is not None and each.new != each.old]
@@ -226,14 +228,20 @@ def apply(
         f"{len(audit)} labels: {people} changed by people, {len(changed) - people} by the program, "
         f"{removed} removed, {kept} confirmed"
     )
-    certainty = audit.suggested_probability[audit.is_flagged]
-    is_idle = accept_above is not None and not any(each.by == "program" for each in trail)
-    if is_idle and len(certainty):
-        typer.echo(
-            f"Note: no suggestion for a row that nobody looked at is that certain; the highest "
-            f"certainty of a flagged row is {certainty.max():.2f}",
-            err=True,
-        )
+    if accept_above is not None:
+        certainty = audit.suggested_probability[left_to_program(audit, made)]
+        if len(certainty) == 0:
+            typer.echo(
+                "Note: --accept-above accepts nothing: no flagged row that nobody has looked at "
+                "has a suggestion",
+                err=True,
+            )
+        elif certainty.max() < accept_above:
+            typer.echo(
+                "Note: no suggestion for a row that nobody looked at is that certain; the highest "
+                f"certainty of such a row is {math.floor(100 * certainty.max()) / 100:.2f}",
+                err=True,
+            )
     typer.echo(f"wrote {out} and {written}")
     typer.echo(f"next: {_next_step(run, out)}")
 
