@@ -12,22 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.audit.calibrate import (
-    FEWEST_ROWS,
     as_unseen,
     at_equal_rank,
-    contradicted_again,
-    fit_noise_model,
-    fit_row_noise,
     flag_count,
-    has_memorised,
     monotone,
     neighbour_weight,
-    noise_rate,
     sharpened,
     stretched,
     suggestions,
     surest_row,
-    trusted_part,
 )
 from imae.audit.evidence import (
     NEIGHBOURS,
@@ -37,6 +30,15 @@ from imae.audit.evidence import (
     likely_classes,
     of_run,
     voted_classes,
+)
+from imae.audit.noise_model import (
+    FEWEST_ROWS,
+    contradicted_again,
+    fit_noise_model,
+    fit_row_noise,
+    has_memorised,
+    noise_rate,
+    trusted_part,
 )
 from imae.audit.result import Audit
 from imae.audit.scores import (
@@ -351,12 +353,12 @@ def _judge(
         suspicion = np.where(is_lost, np.median(suspicion[~is_lost]), suspicion)
         known = certain(given, classes.num_classes)
         classes, beliefs = classes.replaced(is_lost, known), beliefs.replaced(is_lost, known)
-    model = fit_noise_model(_take(classes, fitted), given[fitted])
+    model = fit_noise_model(classes.taken(fitted), given[fitted])
     # Votes of neighbours blur the classes, and overlap hides wrong labels: so the rate is estimated
     # from the row's own votes.
     own = model
     if features is not None:
-        own = fit_noise_model(_take(evidence.classes, fitted), given[fitted])
+        own = fit_noise_model(evidence.classes.taken(fitted), given[fitted])
     # Where most noise is within a few pairs of classes, the pair says more than the confidence of
     # the network, which learns such labels and doubts the right ones too.
     share = model.pair_weight()
@@ -425,7 +427,3 @@ def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> N
 def _is_lost(votes: Floats, given: Ints) -> NDArray[np.bool_]:
     """Whether each class has hardly any of these votes, shape (C,), by the number of its labels."""
     return np.asarray(votes < _LOST * np.bincount(given, minlength=len(votes)))
-
-
-def _take(classes: TopClasses, rows: Ints) -> TopClasses:
-    return TopClasses(classes.classes[rows], classes.shares[rows], classes.num_classes)

@@ -36,6 +36,10 @@ class TopClasses:
     def __len__(self) -> int:
         return len(self.classes)
 
+    def taken(self, rows: NDArray[np.int64]) -> "TopClasses":
+        """The same for some rows, in their order."""
+        return TopClasses(self.classes[rows], self.shares[rows], self.num_classes)
+
     def share_of(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Share of one class for each row, shape (N,); 0 if it is not among the k."""
         is_label = self.classes == labels[:, None]
@@ -319,17 +323,13 @@ def _in_data_order(found: Evidence, places: list[Ints]) -> Evidence:
             )
         return found
     order = np.argsort(np.concatenate(places), kind="stable")
-    classes, beliefs = (
-        TopClasses(each.classes[order], each.shares[order], each.num_classes)
-        for each in (found.classes, found.beliefs)
-    )
     return replace(
         found,
         row_ids=found.row_ids[order],
         given=found.given[order],
         disbelief=found.disbelief[order],
-        classes=classes,
-        beliefs=beliefs,
+        classes=found.classes.taken(order),
+        beliefs=found.beliefs.taken(order),
         is_unseen=found.is_unseen[order],
         clean=None if found.clean is None else found.clean[order],
     )
