@@ -233,7 +233,7 @@ def test_a_rare_class_that_was_given_up_is_named_with_what_brings_it_back(tmp_pa
     ("probabilities", "given", "message"),
     [
         (np.full((2, 2), 0.6), [0, 1], "sum to 1"),
-        (np.array([[1.5, -0.5]]), [0], "at least 0"),
+        (np.array([[1.5, -0.5]]), [0], "at least 0 and sum to 1, one is -0.5"),
         (np.full((2, 2), np.nan), [0, 1], "sum to 1"),
         (np.full((2, 2), 0.5), [0], "shape"),
         (np.full((3, 2), 0.5), [0, 1, 2], r"given has 3 classes \(0, 1, 2\) that are not numbers"),

@@ -27,6 +27,7 @@ from imae.audit.evidence import (
     Evidence,
     TopClasses,
     certain,
+    check_probabilities,
     likely_classes,
     of_run,
     voted_classes,
@@ -211,7 +212,7 @@ def _evidence_of_arrays(
     if given.ndim != 1 or len(given) == 0:
         raise DataError(f"given must be labels of shape (N,), got shape {given.shape}")
     if isinstance(judged_by, np.ndarray):
-        _check_probabilities(judged_by, len(given))
+        check_probabilities(judged_by, len(given))
         judged_by = stretched(judged_by, cap)
     elif judged_by is None and features is None:
         raise ArgumentError("give a run, probabilities or features to judge by")
@@ -292,27 +293,6 @@ def _check_distinct(name: str, values: Sequence[str]) -> None:
     value, count = Counter(values).most_common(1)[0]
     if count > 1:
         raise DataError(f"{name}: {value!r} appears {count} times")
-
-
-def _check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> None:
-    """Raises unless these are probabilities of at least two classes for this number of rows.
-
-    Raises:
-        DataError: If the shape is wrong, or a row is negative, NaN or does not sum to one.
-    """
-    shape = probabilities.shape
-    if probabilities.ndim != 2 or shape[1] < 2 or shape[0] != num_rows:
-        raise DataError(f"probabilities must be of shape ({num_rows}, C), got {shape}")
-    if probabilities.dtype.kind != "f":
-        raise DataError(f"probabilities must be decimal numbers, got {probabilities.dtype}")
-    sums = probabilities.sum(1)
-    is_bad = ~((np.abs(sums - 1) < 1e-2) & (probabilities.min(1) >= 0))
-    if is_bad.any():
-        row = int(is_bad.argmax())
-        raise DataError(
-            f"probabilities of row {row} (counted from 0) must be at least 0 and sum to 1, "
-            f"they sum to {float(sums[row]):.4g}"
-        )
 
 
 def _judge(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _RUN = typer.Argument(..., metavar="RUN", help="Run folder that `imae audit` has audited.")
 _ROWS = 100  # to judge in a check
 _CONFIDENCE = 0.95
+_CONTENT = "content"  # in the settings of audited data: hashes of its parts
 
 
 def serve(
@@ -300,28 +301,36 @@ def _decisions_file(run: Path) -> Path:
     return run / "audit" / "decisions.csv"
 
 
-def write_data_settings(folder: Path, data: Mapping[str, object]) -> None:
-    """Writes which data was audited, for a folder that is not a run."""
-    from imae.records.files import whole_file
+def write_data_settings(
+    folder: Path, data: Mapping[str, object], content: Mapping[str, str]
+) -> None:
+    """Writes which data was audited and the hashes of its parts, for a folder that is no run."""
+    from imae.records.files import write_file
 
-    with whole_file(folder / "audit" / "data.json") as file:
-        file.write(json.dumps(data, indent=2).encode() + b"\n")
+    text = json.dumps({**data, _CONTENT: dict(content)}, indent=2)
+    write_file(folder / "audit" / "data.json", f"{text}\n")
 
 
-def read_data_settings(folder: Path) -> dict[str, Any] | None:
+def read_data_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]] | None:
     """What ``write_data_settings`` wrote, if it did."""
     from imae.records.files import parse_object, read_file
 
     path = folder / "audit" / "data.json"
-    return parse_object(read_file(path), str(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    data = parse_object(read_file(path), str(path))
+    content = data.pop(_CONTENT, {})
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: is damaged ({_CONTENT}); audit again")
+    return data, content
 
 
 def _settings(run: Path) -> Mapping[str, Any]:
     """Settings of the run; of a folder that is not a run, those of the audited data."""
     from imae.records import RunFolder
 
-    data = None if RunFolder(run).exists() else read_data_settings(run)
-    return RunFolder(run).config() if data is None else {"data": data}
+    audited = None if RunFolder(run).exists() else read_data_settings(run)
+    return RunFolder(run).config() if audited is None else {"data": audited[0]}
 
 
 def data_and_day(run: Path) -> tuple[str, str]:
@@ -388,13 +397,16 @@ def _check_outputs(
     Raises:
         ArgumentError: If so.
     """
+    from imae.audit.decisions import files_of
     from imae.records.files import check_overwriting
 
     try:
         data = _settings(run)["data"]
     except (ImaeError, KeyError):
         data = {}
-    read = [*decisions, *([Path(data["labels"])] if data.get("labels") else [])]
+    read = [file for path in decisions for file in files_of(path)]
+    if data.get("labels"):
+        read.append(Path(data["labels"]))
     for out in outputs:
         refuse_overwriting(str(data.get("name", "")), out)
         for file in read:
@@ -431,7 +443,8 @@ def _rows(run: Path, audit: "Audit") -> "Rows":
         settings = _settings(run)
         if settings.get("data", {}).get("from_python"):
             raise DataError("they were given to the training in Python")
-        content = stored_content(RunFolder(run))
+        audited = None if RunFolder(run).exists() else read_data_settings(run)
+        content = stored_content(RunFolder(run)) if audited is None else audited[1]
         return Rows.of_run(settings, audit.row_ids[suspects(audit)].tolist(), content)
     except ChangedDataError:
         raise
