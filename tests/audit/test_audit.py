@@ -257,10 +257,20 @@ def test_what_is_missing_or_too_much_is_named(run):
         audit(np.full((2, 2), 0.5))
     with pytest.raises(ArgumentError, match="give a run"):
         audit(None, given=np.array([0, 1]))
-    with pytest.raises(ArgumentError, match="leave them out"):
-        audit(run, given=np.array([0, 1]))
-    with pytest.raises(DataError, match="features: 3 rows"):
-        audit(np.eye(2) * 0.8 + 0.1, given=np.array([0, 1]), features=np.eye(3))
+    for unused in ({"given": np.array([0, 1])}, {"cap": 0.5}, {"settings": {}}, {"model": 1}):
+        with pytest.raises(ArgumentError, match="leave them out"):
+            audit(run, **unused)
+    likely, given = np.eye(2) * 0.8 + 0.1, np.array([0, 1])
+    with pytest.raises(ArgumentError, match="nothing is trained here"):
+        audit(likely, given=given, settings={"seed": 2})
+    with pytest.raises(ArgumentError, match="cap is that of a model"):
+        audit(None, given=given, features=np.eye(2), cap=0.5)
+    for source in (likely, None):
+        for features in (np.eye(3), np.eye(1), np.ones(2)):
+            with pytest.raises(DataError, match=r"features must be of shape \(2, F\), got \("):
+                audit(source, given=given, features=features)
+    with pytest.raises(DataError, match=r"nothing: is not a run; to train on data"):
+        audit(run.path / "nothing", settings={"seed": 2})
     with pytest.raises(DataError, match=r"nothing: is not a run; to train on data.*imae audit"):
         audit(run.path / "nothing")
 

@@ -651,6 +651,7 @@ def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):
         ("photos.csv", [], True),
         ("photos", ["--features", "efficientnet_lite0"], False),
         ("numbers.csv", [], False),
+        ("arrays", [], False),
         ("digits", [], False),
     ],
 )
@@ -662,7 +663,9 @@ def test_photos_are_said_to_need_features_before_they_are_trained_on(
 
     monkeypatch.setattr("imae.train.train", stopped)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat").mkdir(parents=True)
+    (tmp_path / "photos" / "cat" / "a.JPG").write_bytes(b"")
+    (tmp_path / "arrays").mkdir()
     (tmp_path / "photos.csv").write_text("path,label\na.jpg,cat\n")
     (tmp_path / "numbers.csv").write_text("a,label\n1,cat\n")
     assert main(["audit", data, *words]) == 130

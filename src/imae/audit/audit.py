@@ -151,12 +151,15 @@ def audit(
                 features = features_of_rows(source, run)
             return audit(run, features=features, precision=precision)
     if not isinstance(source, str | os.PathLike | RunFolder):
+        _check_no_training(model, settings)
         evidence = _evidence_of_arrays(
             cast(Judged, source), given, features, row_ids, class_names, cap
         )
     else:
-        if not (given is None and row_ids is None and class_names is None):
-            raise ArgumentError("given, row_ids and class_names are in the run; leave them out")
+        if any(each is not None for each in (given, row_ids, class_names, cap)):
+            raise ArgumentError(
+                "given, row_ids, class_names and cap are in the run; leave them out"
+            )
         from imae.audit.sources import row_keys, run_features
 
         run = source if isinstance(source, RunFolder) else RunFolder(Path(source))
@@ -165,11 +168,20 @@ def audit(
                 f"{run.path}: is not a run; to train on data first, give what imae.data.load reads "
                 f"from it, or use the command: imae audit {run.path}"
             )
+        _check_no_training(model, settings)
         evidence = of_run(run)
         evidence = replace(evidence, hashes=row_keys(run, evidence.row_ids))
         if features is None:
             features = run_features(run, evidence.row_ids)
     return _judge(evidence, features, precision)
+
+
+def _check_no_training(model: object, settings: object) -> None:
+    if model is not None or settings is not None:
+        raise ArgumentError(
+            "model and settings are for rows to train on, such as (X, y); nothing is trained here, "
+            "so leave them out"
+        )
 
 
 def _as_source(source: Any, *, has_labels: bool) -> Any:
@@ -216,6 +228,10 @@ def _evidence_of_arrays(
         judged_by = stretched(judged_by, cap)
     elif judged_by is None and features is None:
         raise ArgumentError("give a run, probabilities or features to judge by")
+    elif cap is not None:
+        raise ArgumentError("cap is that of a model whose probabilities are given; leave it out")
+    if features is not None:
+        _check_features(features, len(given))
     width = judged_by.shape[1] if isinstance(judged_by, np.ndarray) else None
     labels, found = _class_numbers(given, width, class_names)
     num_classes = max(int(labels.max()) + 1, len(found or ()), 2) if width is None else width
@@ -314,8 +330,7 @@ def _judge(
     group = duplicates(given, hashes=evidence.hashes)
     is_far = np.ones(len(given), bool)
     if features is not None:
-        if len(features) != len(given):
-            raise DataError(f"features: {len(features)} rows, but {len(given)} labels")
+        _check_features(features, len(given))
         near, similarity = nearest(compressed(features), NEIGHBOURS)
         around = classes.mixed(near, weight=1.0)
         weight = neighbour_weight(classes, around, given, fitted)
@@ -385,6 +400,16 @@ def _judge(
         transition=own.transition,
         clean=evidence.clean,
     )
+
+
+def _check_features(features: NDArray[np.floating], num_rows: int) -> None:
+    """Raises unless there are features for this number of rows.
+
+    Raises:
+        DataError: If not.
+    """
+    if features.ndim != 2 or len(features) != num_rows:
+        raise DataError(f"features must be of shape ({num_rows}, F), got {features.shape}")
 
 
 def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> NDArray[np.bool_]:

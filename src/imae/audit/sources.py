@@ -1,6 +1,7 @@
 """Inputs of an audit other than a run: labels of data, probabilities and features."""
 
 import contextlib
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from imae.audit.evidence import check_probabilities, of_run
 from imae.data import Data, Split, Table
 from imae.data.columns import find_roles, listing
+from imae.data.image_files import SUFFIXES
 from imae.data.loading import as_data, layout_of, load_unscaled
 from imae.data.sources.catalog import SOURCES
 from imae.data.table import TABLE_SUFFIXES, as_texts
@@ -84,11 +86,15 @@ def are_photos(name: str, options: Mapping[str, Any]) -> bool:
         layout = layout_of(path)
         columns = {key: options[key] for key in COLUMN_OPTIONS if key in options}
         is_table = layout == "manifest"
-        return layout == "folder" or (
+        return (layout == "folder" and _holds_image(path)) or (
             is_table and find_roles(open_columns(path), **columns).path is not None
         )
     except DataError:  # training says so too
         return False
+
+
+def _holds_image(folder: Path) -> bool:
+    return any(name.lower().endswith(SUFFIXES) for *_, names in os.walk(folder) for name in names)
 
 
 def labelled_rows(settings: Mapping[str, Any]) -> tuple[Split, set[str], dict[str, str]]:
