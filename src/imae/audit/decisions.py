@@ -151,7 +151,7 @@ def _has_decisions(path: Path) -> bool:
 
 def _opinions(audit: Audit, path: Path) -> list[Opinion]:
     """What a file that holds no decisions says about rows."""
-    if path.suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         return _of_mask(audit, path)
     return _of_corrected(audit, path) if _is_corrected(path) else read_opinions(path)
 
@@ -255,6 +255,7 @@ def _add_opinions(
 ) -> None:
     """Adds what a label tool says to the decisions found so far."""
     rows = find_rows((each.row for each in opinions), audit.row_ids.tolist())
+    anonymous: dict[int, int | None] = {}  # labels of which no author is known, or no person
     for row, each in zip(rows, opinions, strict=True):
         where = f"{path}: row {each.row!r}"
         if row is None:
@@ -271,6 +272,9 @@ def _add_opinions(
             kind = "accept"
         given = int(audit.given[row])
         by = each.by or (PROGRAM if number in (given, int(audit.suggested[row])) else "person")
+        is_anonymous = each.by in ("", PROGRAM) and each.is_settled
+        if is_anonymous and anonymous.setdefault(row, number) != number:
+            raise DataError(f"{where}: has two labels in this file; remove one of them")
         if by == PROGRAM and number == given:  # as it was, and perhaps nobody has looked at it
             continue
         decision = decide(kind, number, given, by=by, time=each.time)
