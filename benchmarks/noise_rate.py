@@ -31,8 +31,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from imae.audit import audit
-from imae.audit.calibrate import fit_noise_model
 from imae.audit.evidence import likely_classes
+from imae.audit.noise_model import fit_noise_model
 from imae.noise import estimate_noise_rate, pairs, symmetric
 
 _RATES = (0.02, 0.1, 0.2, 0.4)

@@ -12,7 +12,6 @@ LAYERS = {
     "errors": 0,
     "_registry": 0,
     "_draws": 0,
-    "_cifar_classes": 0,
     "records": 0,
     "curves": 1,
     "noise": 1,

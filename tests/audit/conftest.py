@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from imae._draws import seeded
 from imae.audit import Audit
 
 NAMES = ("cat", "dog", "bird", "=SUM(A1)")
@@ -36,6 +37,23 @@ def made_up(num_rows=40, *, class_names=NAMES, prefix="photo", seed=1):
     )
 
 
+def overlapping(rate, *, num_rows=2000, separation=3.0):
+    """Exact probabilities of four classes that overlap, given labels, and which are wrong."""
+    draws = seeded(1)
+    clean = draws.integers(0, 4, num_rows)
+    x = draws.normal(size=(num_rows, 4))
+    x[np.arange(num_rows), clean] += separation
+    odds = np.exp(separation * x)
+    is_wrong = draws.random(num_rows) < rate
+    given = np.where(is_wrong, (clean + draws.integers(1, 4, num_rows)) % 4, clean)
+    return odds / odds.sum(1, keepdims=True), given, is_wrong
+
+
 @pytest.fixture(scope="session")
 def make_audit():
     return made_up
+
+
+@pytest.fixture(scope="session")
+def make_overlapping():
+    return overlapping

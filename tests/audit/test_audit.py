@@ -233,7 +233,7 @@ def test_a_rare_class_that_was_given_up_is_named_with_what_brings_it_back(tmp_pa
     ("probabilities", "given", "message"),
     [
         (np.full((2, 2), 0.6), [0, 1], "sum to 1"),
-        (np.array([[1.5, -0.5]]), [0], "at least 0"),
+        (np.array([[1.5, -0.5]]), [0], "at least 0 and sum to 1, one is -0.5"),
         (np.full((2, 2), np.nan), [0, 1], "sum to 1"),
         (np.full((2, 2), 0.5), [0], "shape"),
         (np.full((3, 2), 0.5), [0, 1, 2], r"given has 3 classes \(0, 1, 2\) that are not numbers"),
@@ -257,10 +257,20 @@ def test_what_is_missing_or_too_much_is_named(run):
         audit(np.full((2, 2), 0.5))
     with pytest.raises(ArgumentError, match="give a run"):
         audit(None, given=np.array([0, 1]))
-    with pytest.raises(ArgumentError, match="leave them out"):
-        audit(run, given=np.array([0, 1]))
-    with pytest.raises(DataError, match="features: 3 rows"):
-        audit(np.eye(2) * 0.8 + 0.1, given=np.array([0, 1]), features=np.eye(3))
+    for unused in ({"given": np.array([0, 1])}, {"cap": 0.5}, {"settings": {}}, {"model": 1}):
+        with pytest.raises(ArgumentError, match="leave them out"):
+            audit(run, **unused)
+    likely, given = np.eye(2) * 0.8 + 0.1, np.array([0, 1])
+    with pytest.raises(ArgumentError, match="nothing is trained here"):
+        audit(likely, given=given, settings={"seed": 2})
+    with pytest.raises(ArgumentError, match="cap is that of a model"):
+        audit(None, given=given, features=np.eye(2), cap=0.5)
+    for source in (likely, None):
+        for features in (np.eye(3), np.eye(1), np.ones(2)):
+            with pytest.raises(DataError, match=r"features must be of shape \(2, F\), got \("):
+                audit(source, given=given, features=features)
+    with pytest.raises(DataError, match=r"nothing: is not a run; to train on data"):
+        audit(run.path / "nothing", settings={"seed": 2})
     with pytest.raises(DataError, match=r"nothing: is not a run; to train on data.*imae audit"):
         audit(run.path / "nothing")
 

@@ -423,6 +423,19 @@ def test_a_box_covers_no_value(make_audit, open_page, tmp_path):
         assert box["y"] > value["y"] + value["height"]
 
 
+def test_a_long_class_leaves_the_box_on_its_card(make_audit, open_page, tmp_path):
+    path = tmp_path / "r.html"
+    write_review(make_audit(class_names=[f"{name}onerror=alert(1)" for name in HOSTILE]), path)
+    opened = open_page(path.as_uri(), viewport={"width": 375, "height": 740}, is_mobile=True)
+    opened.press("a")
+    card, box = (
+        opened.page.locator(each).first.bounding_box() for each in (".card", ".pick input")
+    )
+    assert opened.verdicts[0].startswith("accepted: ")
+    assert box["width"] == 18
+    assert box["x"] + box["width"] < card["x"] + card["width"]
+
+
 def test_a_served_photo_is_enlarged_from_its_file(make_audit, open_page, tmp_path, serve):
     photos = tmp_path / "photos"
     photos.mkdir()

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from imae.audit.correct import write_corrected
 from imae.audit.decisions import (
     COLUMNS,
     Decision,
@@ -145,6 +146,13 @@ def test_other_files_are_refused(make_audit, write, tmp_path):
         read_decisions(make_audit(), [write(("a", "keep"), names=("row_id", "decision"))])
     with pytest.raises(DataError, match="cannot be read"):
         read_decisions(make_audit(), [tmp_path / "decisions.json"])
+
+
+def test_corrected_labels_of_other_classes_are_refused_by_their_class(make_audit, tmp_path):
+    other = make_audit(class_names=("oak", "elm", "fir", "ash"))
+    write_corrected(other, [], tmp_path / "labels.csv")
+    with pytest.raises(DataError, match=r"row 'photo/0\.jpg': label '...' is none of the classes"):
+        read_decisions(make_audit(), [tmp_path / "labels.csv"])
 
 
 def test_the_identity_is_that_of_the_labels(make_audit):

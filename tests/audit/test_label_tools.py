@@ -243,12 +243,14 @@ def test_labels_in_parquet(make_audit, tmp_path):
             '[{"item": "photo/1.jpg", "choice": "cat"}]',
             "a.json: no task has a field label",
         ),
-        ("a.json", "[3]", "neither an export"),
         ("a.json", '{"samples": [{"filepath": "photo/1.jpg"}]}', "called ground_truth"),
         ("a.json", '{"labels": {"photo/1": 7}, "classes": ["cat"]}', "7 is not the number"),
         ("a.json", '{"labels": {"photo/1": "cow"}}', "'cow' is none of the classes"),
         ("a.json", '{"labels": {"photo/99": "cat"}}', "row 'photo/99': is not a row"),
+        ("a.json", "[3]", "of FiftyOne$"),
+        ("a.json", "{}", "of FiftyOne: it lacks 'labels'$"),
         ("a.csv", "row_id,other\n1,2\n", "no columns row_id and decision, label"),
+        ("a.csv", "row_id,is_label_issue\nphoto/1.jpg,maybe\n", "issue is 'maybe', not true or f"),
         ("a.npy", "nonsense", "cannot be read"),
         ("a.txt", "nonsense", "is not JSON, CSV or Parquet"),
     ],
@@ -257,6 +259,26 @@ def test_a_file_that_does_not_fit_is_refused(make_audit, tmp_path, name, content
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=message):
         read_decisions(make_audit(), [tmp_path / name])
+
+
+@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize("second", range(4))
+def test_two_labels_of_one_row_in_a_table_conflict(make_audit, tmp_path, first, second):
+    audit, path = make_audit(class_names=("cat", "dog", "bird", "fox")), tmp_path / "a.csv"
+    names = (audit.class_names[first], audit.class_names[second])
+    path.write_text("row_id,label\n" + "".join(f"photo/0.jpg,{name}\n" for name in names))
+    if first == second:
+        assert len(read_decisions(audit, [path])) == (first != audit.given[0])
+        return
+    with pytest.raises(DataError, match=r"row 'photo/0\.jpg': has two labels in this file"):
+        read_decisions(audit, [path])
+
+
+def test_the_ending_of_a_mask_may_be_written_large(make_audit, tmp_path):
+    np.save(tmp_path / "mask.npy", np.arange(40) == 3)
+    (tmp_path / "mask.npy").rename(tmp_path / "MASK.NPY")
+    found = read_decisions(make_audit(), [tmp_path / "MASK.NPY"])
+    assert {row: each.decision for row, each in found.items()} == {3: "flag"}
 
 
 def test_a_mask_of_other_rows_is_refused(make_audit, tmp_path):

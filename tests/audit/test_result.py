@@ -8,7 +8,7 @@ import pytest
 
 from imae.audit import Audit
 from imae.errors import DataError
-from imae.records import RunFolder
+from imae.records import RunFolder, RunLabels
 
 
 def found(**changes):
@@ -86,3 +86,39 @@ def test_a_packed_file_is_refused_before_it_unpacks(tmp_path):
             archive.writestr(name, content)
     with pytest.raises(DataError, match=r"audit.npz: cannot be read"):
         Audit.load(RunFolder(tmp_path))
+
+
+def test_files_of_two_audits_are_refused(tmp_path):
+    one, two = RunFolder(tmp_path / "one"), RunFolder(tmp_path / "two")
+    found().save(one)
+    found(is_flagged=np.array([True, True, False]), class_names=("dog", "cat")).save(two)
+    (one.path / "audit" / "audit.json").write_bytes((two.path / "audit/audit.json").read_bytes())
+    with pytest.raises(DataError, match=r"are of two audits; audit again"):
+        Audit.load(one)
+
+
+@pytest.mark.parametrize(
+    ("ids", "given", "names", "message"),
+    [
+        ("abx", [0, 1, 1], ["cat", "dog"], "row 'c' differs"),
+        ("abc", [0, 0, 1], ["cat", "dog"], "row 'b' differs"),
+        ("abc", [0, 1, 1], ["dog", "cat"], "the classes differ"),
+        ("cabx", [1, 0, 1, 0], ["cat", "dog"], None),  # other rows may have been planted
+    ],
+)
+def test_an_audit_of_other_labels_than_those_of_the_run_is_refused(
+    tmp_path, ids, given, names, message
+):
+    folder = RunFolder(tmp_path)
+    folder.write_labels(RunLabels(np.array(list(ids)), np.array(given), np.array(names)))
+    found().save(folder)
+    if message is None:
+        assert len(Audit.load(folder)) == 3
+        return
+    with pytest.raises(DataError, match=f"of other labels than those of the run .{message}"):
+        Audit.load(folder)
+
+
+def test_a_folder_that_does_not_exist_is_no_run(tmp_path):
+    with pytest.raises(DataError, match="nowhere: no such run"):
+        Audit.load(RunFolder(tmp_path / "nowhere"))

@@ -54,6 +54,11 @@ def test_the_page_is_served_to_its_address(served):
     assert ask(served, path=f"/{served.token}/../../etc/passwd")[0] == 404
 
 
+def test_an_address_without_its_last_slash_leads_to_the_page(served):
+    status, content, headers = ask(served, path=f"/{served.token}")
+    assert (status, content, headers["Location"]) == (307, "", f"/{served.token}/")
+
+
 @pytest.mark.parametrize("path", ["/", "/index.html", "/wrong/", "/wrong/decisions", "/%00/", "x"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_without_the_token_nobody_is_answered(served, path, method):

@@ -150,6 +150,22 @@ def test_files_are_overwritten_only_if_asked_for_and_the_data_never(run, tmp_pat
     assert rows_of(tmp_path / "labels.trail.csv")
 
 
+def test_the_trail_beside_labels_that_are_read_is_not_overwritten(run, tmp_path, capsys):
+    labels, trail = tmp_path / "labels.csv", tmp_path / "labels.trail.csv"
+    apply = ["audit", "apply", str(run)]
+    assert main([*apply, "--accept-above", "0.9", "--out", str(labels)]) == 0
+    before = trail.read_bytes()
+    for out in (trail, tmp_path / "labels.parquet"):  # of which it would be the trail too
+        assert main([*apply, str(labels), "--overwrite", "--out", str(out)]) == 2
+        assert f"would overwrite {trail}" in capsys.readouterr().err
+    assert trail.read_bytes() == before
+    file = tmp_path / "again.csv"
+    write_decisions(Audit.load(RunFolder(run)), {0: Decision("keep", by="person")}, file)
+    for _ in range(2):  # a file of decisions has no trail
+        out = tmp_path / "again.parquet"
+        assert main([*apply, str(file), "--overwrite", "--out", str(out)]) == 0
+
+
 @pytest.mark.parametrize(
     ("command", "name"), [(("export", "--format", "mask"), "a.csv"), (("check",), "a.html")]
 )
@@ -279,6 +295,34 @@ def test_no_file_of_imae_itself_passes_as_the_judgement_of_a_person(run, tmp_pat
     said = capsys.readouterr().out
     assert f"300 labels: 0 changed by people, {number} by the program, 0 removed, 0 conf" in said
     assert [row["by"] for row in rows_of(tmp_path / "again.trail.csv")] == number * ["program"]
+
+
+@pytest.mark.parametrize("kind", ["mask", "mask-csv"])
+def test_the_program_may_accept_what_a_mask_only_marks(run, tmp_path, capsys, kind):
+    mask, out = written_by_imae(run, tmp_path, kind), tmp_path / "labels.csv"
+    capsys.readouterr()
+    words = ["audit", "apply", str(run), str(mask), "--out", str(out), "--accept-above"]
+    assert main([*words, "0.9"]) == 0
+    said = capsys.readouterr()
+    assert "300 labels: 0 changed by people, 30 by the program, 0 removed, 0 conf" in said.out
+    assert said.err == ""
+    assert {row["by"] for row in rows_of(tmp_path / "labels.trail.csv")} == {"program"}
+
+
+def test_why_the_program_accepts_nothing_is_said(run, tmp_path, capsys):
+    audit = Audit.load(RunFolder(run))
+    judged = [Decision("skip", by="person"), Decision("keep", by="person")] * 20
+    file = tmp_path / "decisions.csv"
+    apply = ["audit", "apply", str(run), str(file), "--overwrite", "--out"]
+    words = [*apply, str(tmp_path / "labels.csv"), "--accept-above", "0.99"]
+    write_decisions(audit, dict(enumerate(judged[:4])), file)
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert "the highest certainty of such a row is 0.98\n" in said  # 0.9866, of the fifth row
+    write_decisions(audit, dict(enumerate(judged)), file)
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert "no flagged row that nobody has looked at has a suggestion\n" in said
 
 
 def test_a_check_counts_the_rows_that_people_judged_and_no_others(run, tmp_path, capsys):
@@ -472,7 +516,7 @@ def test_changed_data_is_refused_and_moved_data_shows_no_cells(tmp_path, capsys)
         capsys.readouterr()
         assert main(command) == 2
         said = capsys.readouterr().err
-        assert "is not what the run was trained on" in said
+        assert "is not what was trained on or audited" in said
         assert "imae audit DATA" in said
     table.rename(tmp_path / "moved.csv")
     assert main(["audit", str(out)]) == 0
@@ -607,6 +651,7 @@ def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):
         ("photos.csv", [], True),
         ("photos", ["--features", "efficientnet_lite0"], False),
         ("numbers.csv", [], False),
+        ("arrays", [], False),
         ("digits", [], False),
     ],
 )
@@ -618,7 +663,9 @@ def test_photos_are_said_to_need_features_before_they_are_trained_on(
 
     monkeypatch.setattr("imae.train.train", stopped)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat").mkdir(parents=True)
+    (tmp_path / "photos" / "cat" / "a.JPG").write_bytes(b"")
+    (tmp_path / "arrays").mkdir()
     (tmp_path / "photos.csv").write_text("path,label\na.jpg,cat\n")
     (tmp_path / "numbers.csv").write_text("a,label\n1,cat\n")
     assert main(["audit", data, *words]) == 130
@@ -747,10 +794,49 @@ def test_probabilities_are_judged_without_training(digits, tmp_path, capsys):
     assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "again")]) == 0
     one, two = (Audit.load(RunFolder(tmp_path / name)) for name in ("out", "again"))
     assert one.suspicion.tolist() == two.suspicion.tolist()
+    (tmp_path / "p.csv").write_text("\n".join(lines).replace(",0.973", ",0.5", 1))
+    assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "no")]) == 2
+    said = f"p.csv: probabilities of row {str(digits.row_ids[-1])!r} must be at least 0 and sum"
+    assert said in capsys.readouterr().err
     for line, message in ((lines[-1], "appears 2 times"), ("x" + lines[-1], "is not in the data")):
         (tmp_path / "p.csv").write_text("\n".join([*lines, line]))
         assert main([*arguments[:3], str(tmp_path / "p.csv"), "--out", str(tmp_path / "no")]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_data_that_changed_after_its_probabilities_were_judged_is_refused(
+    tmp_path, monkeypatch, capsys
+):
+    kinds = np.arange(60) % 2
+    given = np.where(np.arange(60) < 9, 0, kinds)  # wrong in four rows
+    lines = [f"{'ab'[kinds[row]]} {row},{'ab'[given[row]]}" for row in range(60)]
+    table, out = tmp_path / "texts.csv", tmp_path / "out"
+    table.write_text("\n".join(["text,label", *lines]))
+    np.save(tmp_path / "p.npy", np.eye(2)[kinds] * 0.92 + 0.04)
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit", "texts.csv", "--probabilities", "p.npy", "--out", "out"]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # the data is found from anywhere
+    labels = ["--accept-above", "0.5", "--out", "labels.csv"]
+    assert main(["audit", "apply", str(out), *labels]) == 0
+    said = capsys.readouterr()
+    assert f"next: imae train {table} --labels labels.csv" in said.out
+    assert main(["audit", "check", str(out), "--rows", "2"]) == 0
+    assert "without pictures or texts" not in capsys.readouterr().err
+    assert 'class="words">b ' in (out / "audit" / "check.html").read_text()
+    table.write_text("\n".join(["text,label", "a new row,a", *lines]))
+    before = (out / "audit" / "check.html").read_bytes()
+    assert main(["audit", "check", str(out), "--rows", "2"]) == 2
+    said = capsys.readouterr().err
+    assert f"{table}: is not what was trained on or audited" in said
+    assert said.count("\n") == 1
+    assert (out / "audit" / "check.html").read_bytes() == before
+
+
+def test_probabilities_are_not_of_a_run(audited, tmp_path, capsys):
+    words = ["--probabilities", str(tmp_path / "p.npy"), "--out", str(tmp_path / "out")]
+    assert main(["audit", str(audited), *words]) == 2
+    assert f"{audited}: is a run; --probabilities judges data" in capsys.readouterr().err
 
 
 def test_probabilities_are_compared_with_those_of_similar_rows(digits, tmp_path, monkeypatch):

@@ -12,31 +12,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imae.audit.calibrate import (
-    FEWEST_ROWS,
     as_unseen,
     at_equal_rank,
-    contradicted_again,
-    fit_noise_model,
-    fit_row_noise,
     flag_count,
-    has_memorised,
     monotone,
     neighbour_weight,
-    noise_rate,
     sharpened,
     stretched,
     suggestions,
     surest_row,
-    trusted_part,
 )
 from imae.audit.evidence import (
     NEIGHBOURS,
     Evidence,
     TopClasses,
     certain,
+    check_probabilities,
     likely_classes,
     of_run,
     voted_classes,
+)
+from imae.audit.noise_model import (
+    FEWEST_ROWS,
+    contradicted_again,
+    fit_noise_model,
+    fit_row_noise,
+    has_memorised,
+    noise_rate,
+    trusted_part,
 )
 from imae.audit.result import Audit
 from imae.audit.scores import (
@@ -148,12 +151,15 @@ def audit(
                 features = features_of_rows(source, run)
             return audit(run, features=features, precision=precision)
     if not isinstance(source, str | os.PathLike | RunFolder):
+        _check_no_training(model, settings)
         evidence = _evidence_of_arrays(
             cast(Judged, source), given, features, row_ids, class_names, cap
         )
     else:
-        if not (given is None and row_ids is None and class_names is None):
-            raise ArgumentError("given, row_ids and class_names are in the run; leave them out")
+        if any(each is not None for each in (given, row_ids, class_names, cap)):
+            raise ArgumentError(
+                "given, row_ids, class_names and cap are in the run; leave them out"
+            )
         from imae.audit.sources import row_keys, run_features
 
         run = source if isinstance(source, RunFolder) else RunFolder(Path(source))
@@ -162,11 +168,20 @@ def audit(
                 f"{run.path}: is not a run; to train on data first, give what imae.data.load reads "
                 f"from it, or use the command: imae audit {run.path}"
             )
+        _check_no_training(model, settings)
         evidence = of_run(run)
         evidence = replace(evidence, hashes=row_keys(run, evidence.row_ids))
         if features is None:
             features = run_features(run, evidence.row_ids)
     return _judge(evidence, features, precision)
+
+
+def _check_no_training(model: object, settings: object) -> None:
+    if model is not None or settings is not None:
+        raise ArgumentError(
+            "model and settings are for rows to train on, such as (X, y); nothing is trained here, "
+            "so leave them out"
+        )
 
 
 def _as_source(source: Any, *, has_labels: bool) -> Any:
@@ -209,10 +224,14 @@ def _evidence_of_arrays(
     if given.ndim != 1 or len(given) == 0:
         raise DataError(f"given must be labels of shape (N,), got shape {given.shape}")
     if isinstance(judged_by, np.ndarray):
-        _check_probabilities(judged_by, len(given))
+        check_probabilities(judged_by, len(given))
         judged_by = stretched(judged_by, cap)
     elif judged_by is None and features is None:
         raise ArgumentError("give a run, probabilities or features to judge by")
+    elif cap is not None:
+        raise ArgumentError("cap is that of a model whose probabilities are given; leave it out")
+    if features is not None:
+        _check_features(features, len(given))
     width = judged_by.shape[1] if isinstance(judged_by, np.ndarray) else None
     labels, found = _class_numbers(given, width, class_names)
     num_classes = max(int(labels.max()) + 1, len(found or ()), 2) if width is None else width
@@ -292,27 +311,6 @@ def _check_distinct(name: str, values: Sequence[str]) -> None:
         raise DataError(f"{name}: {value!r} appears {count} times")
 
 
-def _check_probabilities(probabilities: NDArray[np.floating], num_rows: int) -> None:
-    """Raises unless these are probabilities of at least two classes for this number of rows.
-
-    Raises:
-        DataError: If the shape is wrong, or a row is negative, NaN or does not sum to one.
-    """
-    shape = probabilities.shape
-    if probabilities.ndim != 2 or shape[1] < 2 or shape[0] != num_rows:
-        raise DataError(f"probabilities must be of shape ({num_rows}, C), got {shape}")
-    if probabilities.dtype.kind != "f":
-        raise DataError(f"probabilities must be decimal numbers, got {probabilities.dtype}")
-    sums = probabilities.sum(1)
-    is_bad = ~((np.abs(sums - 1) < 1e-2) & (probabilities.min(1) >= 0))
-    if is_bad.any():
-        row = int(is_bad.argmax())
-        raise DataError(
-            f"probabilities of row {row} (counted from 0) must be at least 0 and sum to 1, "
-            f"they sum to {float(sums[row]):.4g}"
-        )
-
-
 def _judge(
     evidence: Evidence, features: NDArray[np.floating] | None, precision: float | None
 ) -> Audit:
@@ -332,8 +330,7 @@ def _judge(
     group = duplicates(given, hashes=evidence.hashes)
     is_far = np.ones(len(given), bool)
     if features is not None:
-        if len(features) != len(given):
-            raise DataError(f"features: {len(features)} rows, but {len(given)} labels")
+        _check_features(features, len(given))
         near, similarity = nearest(compressed(features), NEIGHBOURS)
         around = classes.mixed(near, weight=1.0)
         weight = neighbour_weight(classes, around, given, fitted)
@@ -351,12 +348,12 @@ def _judge(
         suspicion = np.where(is_lost, np.median(suspicion[~is_lost]), suspicion)
         known = certain(given, classes.num_classes)
         classes, beliefs = classes.replaced(is_lost, known), beliefs.replaced(is_lost, known)
-    model = fit_noise_model(_take(classes, fitted), given[fitted])
+    model = fit_noise_model(classes.taken(fitted), given[fitted])
     # Votes of neighbours blur the classes, and overlap hides wrong labels: so the rate is estimated
     # from the row's own votes.
     own = model
     if features is not None:
-        own = fit_noise_model(_take(evidence.classes, fitted), given[fitted])
+        own = fit_noise_model(evidence.classes.taken(fitted), given[fitted])
     # Where most noise is within a few pairs of classes, the pair says more than the confidence of
     # the network, which learns such labels and doubts the right ones too.
     share = model.pair_weight()
@@ -405,6 +402,16 @@ def _judge(
     )
 
 
+def _check_features(features: NDArray[np.floating], num_rows: int) -> None:
+    """Raises unless there are features for this number of rows.
+
+    Raises:
+        DataError: If not.
+    """
+    if features.ndim != 2 or len(features) != num_rows:
+        raise DataError(f"features must be of shape ({num_rows}, F), got {features.shape}")
+
+
 def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> NDArray[np.bool_]:
     """Whether the network hardly ever predicts each class, shape (C,); warns if there are any."""
     number = classes.num_classes
@@ -425,7 +432,3 @@ def _lost_classes(classes: TopClasses, given: Ints, names: tuple[str, ...]) -> N
 def _is_lost(votes: Floats, given: Ints) -> NDArray[np.bool_]:
     """Whether each class has hardly any of these votes, shape (C,), by the number of its labels."""
     return np.asarray(votes < _LOST * np.bincount(given, minlength=len(votes)))
-
-
-def _take(classes: TopClasses, rows: Ints) -> TopClasses:
-    return TopClasses(classes.classes[rows], classes.shares[rows], classes.num_classes)

@@ -67,13 +67,26 @@ def correct(
             trail[row] = TrailRow(row, old, new, by, _certainty(audit, row))
     if accept_above is not None:
         check_interval("accept_above", accept_above, low=0.0, high=1.0)
-        is_sure = audit.is_flagged & (audit.suggested_probability >= accept_above)
-        is_other = (audit.suggested != audit.given) & ~audit.fits_no_class
-        for row in np.flatnonzero(is_sure & is_other).tolist():
-            if row not in decisions:
+        for row in left_to_program(audit, decisions).tolist():
+            if audit.suggested_probability[row] >= accept_above:
                 old, new = int(audit.given[row]), int(audit.suggested[row])
                 trail[row] = TrailRow(row, old, new, PROGRAM, _certainty(audit, row))
     return [trail[row] for row in sorted(trail)]
+
+
+def left_to_program(audit: Audit, decisions: Mapping[int, Decision]) -> NDArray[np.int64]:
+    """Positions of the flagged rows with another class suggested that nobody has looked at.
+
+    A row that a program marked for another look, as a mask does, has not been looked at.
+
+    Args:
+        audit: The audit.
+        decisions: By position of the row.
+    """
+    is_left = audit.is_flagged & (audit.suggested != audit.given) & ~audit.fits_no_class
+    for row, each in decisions.items():
+        is_left[row] &= each.is_by_program and each.is_open
+    return np.flatnonzero(is_left)
 
 
 def _certainty(audit: Audit, row: int) -> float:

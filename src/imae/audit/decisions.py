@@ -151,14 +151,23 @@ def _has_decisions(path: Path) -> bool:
 
 def _opinions(audit: Audit, path: Path) -> list[Opinion]:
     """What a file that holds no decisions says about rows."""
-    if path.suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         return _of_mask(audit, path)
-    if path.suffix.lower() in TABLE_SUFFIXES:
-        names = open_columns(path).names
-        is_corrected = "removed" in names or "given" in names or trail_file(path).exists()
-        if {"row_id", "label"} <= set(names) and is_corrected:
-            return _of_corrected(audit, path)
-    return read_opinions(path)
+    return _of_corrected(audit, path) if _is_corrected(path) else read_opinions(path)
+
+
+def _is_corrected(path: Path) -> bool:
+    """Whether the file holds corrected labels, as ``imae audit apply`` writes them."""
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        return False
+    names = open_columns(path).names
+    is_corrected = "removed" in names or "given" in names or trail_file(path).exists()
+    return {"row_id", "label"} <= set(names) and is_corrected and "decision" not in names
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that are read for a file of decisions: also the trail beside corrected labels."""
+    return [path, trail_file(path)] if path.exists() and _is_corrected(path) else [path]
 
 
 def trail_file(labels: Path) -> Path:
@@ -191,6 +200,7 @@ def _of_corrected(audit: Audit, path: Path) -> list[Opinion]:
     names = open_columns(path).names
     columns = ("row_id", "label", *(["removed"] if "removed" in names else []))
     given = dict(zip(audit.row_ids.tolist(), audit.given.tolist(), strict=True))
+    classes = set(audit.class_names)
     opinions = []
     for row_id, written, *removed in _texts(path, columns):
         label = None if any(text.strip() for text in removed) else written
@@ -198,7 +208,8 @@ def _of_corrected(audit: Audit, path: Path) -> list[Opinion]:
             continue
         before = audit.class_names[given[row_id]] if row_id in given else None
         known, by = decided.get(row_id, (before, ""))
-        if row_id in given and known != label:
+        is_of_run = row_id in given and (label is None or label in classes)  # else it is said
+        if is_of_run and known != label:
             raise DataError(
                 f"{path}: row {row_id!r}: {trail.name} does not say who decided on its label, "
                 f"{'none' if label is None else repr(label)}; name the file of the decision itself"
@@ -244,6 +255,7 @@ def _add_opinions(
 ) -> None:
     """Adds what a label tool says to the decisions found so far."""
     rows = find_rows((each.row for each in opinions), audit.row_ids.tolist())
+    anonymous: dict[int, int | None] = {}  # labels of which no author is known, or no person
     for row, each in zip(rows, opinions, strict=True):
         where = f"{path}: row {each.row!r}"
         if row is None:
@@ -260,6 +272,9 @@ def _add_opinions(
             kind = "accept"
         given = int(audit.given[row])
         by = each.by or (PROGRAM if number in (given, int(audit.suggested[row])) else "person")
+        is_anonymous = each.by in ("", PROGRAM) and each.is_settled
+        if is_anonymous and anonymous.setdefault(row, number) != number:
+            raise DataError(f"{where}: has two labels in this file; remove one of them")
         if by == PROGRAM and number == given:  # as it was, and perhaps nobody has looked at it
             continue
         decision = decide(kind, number, given, by=by, time=each.time)

@@ -1,8 +1,10 @@
 """What is known about every row before it is judged: its own score and its likely classes."""
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,10 @@ class TopClasses:
 
     def __len__(self) -> int:
         return len(self.classes)
+
+    def taken(self, rows: NDArray[np.int64]) -> "TopClasses":
+        """The same for some rows, in their order."""
+        return TopClasses(self.classes[rows], self.shares[rows], self.num_classes)
 
     def share_of(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Share of one class for each row, shape (N,); 0 if it is not among the k."""
@@ -149,6 +155,40 @@ class _Votes:
 
     def shares(self) -> Floats:
         return np.asarray(self.weights / np.maximum(self.num_epochs, 1)[:, None])
+
+
+def check_probabilities(
+    probabilities: NDArray[Any],
+    num_rows: int,
+    *,
+    source: str | os.PathLike[str] | None = None,
+    row_ids: NDArray[np.str_] | None = None,
+) -> None:
+    """Raises unless these are probabilities of at least two classes for this number of rows.
+
+    Args:
+        probabilities: Shape (N, C).
+        num_rows: Number of rows N.
+        source: File that they come from, for messages.
+        row_ids: Ids of the rows, for messages; by default their positions.
+
+    Raises:
+        DataError: If the shape is wrong, or a row is negative, NaN or does not sum to one.
+    """
+    where, shape = "" if source is None else f"{source}: ", probabilities.shape
+    if probabilities.ndim != 2 or shape[1] < 2 or shape[0] != num_rows:
+        raise DataError(f"{where}probabilities must be of shape ({num_rows}, C), got {shape}")
+    if probabilities.dtype.kind != "f":
+        raise DataError(f"{where}probabilities must be decimal numbers, got {probabilities.dtype}")
+    sums, least = probabilities.sum(1), probabilities.min(1)
+    is_bad = ~((np.abs(sums - 1) < 1e-2) & (least >= 0))
+    if is_bad.any():
+        row = int(is_bad.argmax())
+        name = f"{row} (counted from 0)" if row_ids is None else repr(str(row_ids[row]))
+        found = f"one is {least[row]:.4g}" if least[row] < 0 else f"they sum to {sums[row]:.4g}"
+        raise DataError(
+            f"{where}probabilities of row {name} must be at least 0 and sum to 1, {found}"
+        )
 
 
 def likely_classes(probabilities: NDArray[np.floating], *, k: int = KEPT) -> TopClasses:
@@ -319,17 +359,13 @@ def _in_data_order(found: Evidence, places: list[Ints]) -> Evidence:
             )
         return found
     order = np.argsort(np.concatenate(places), kind="stable")
-    classes, beliefs = (
-        TopClasses(each.classes[order], each.shares[order], each.num_classes)
-        for each in (found.classes, found.beliefs)
-    )
     return replace(
         found,
         row_ids=found.row_ids[order],
         given=found.given[order],
         disbelief=found.disbelief[order],
-        classes=classes,
-        beliefs=beliefs,
+        classes=found.classes.taken(order),
+        beliefs=found.beliefs.taken(order),
         is_unseen=found.is_unseen[order],
         clean=None if found.clean is None else found.clean[order],
     )

@@ -22,6 +22,7 @@ from imae.records.files import read_file, whole_file
 FORMATS = ("label-studio", "fiftyone", "mask")
 PROGRAM = "program"
 """Author of what no person decided."""
+_TRUE, _FALSE = ("true", "1", "1.0"), ("false", "0", "0.0", "")  # in a mask
 _REVIEWED = "reviewed"  # tag in FiftyOne of what a person looked at and left as it was
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")  # how a spreadsheet's formula begins, quoted or not
 
@@ -193,10 +194,16 @@ def read_opinions(path: Path) -> list[Opinion]:
         return _of_labels(named)
     except DataError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise DataError(
-            f"{path}: is neither an export of Label Studio nor of FiftyOne ({error!r})"
-        ) from None
+    except ValueError as error:  # with words of ours
+        raise _unknown(path, f": {error}") from None
+    except KeyError as error:
+        raise _unknown(path, f": it lacks {error}") from None
+    except (TypeError, AttributeError, IndexError):
+        raise _unknown(path, "") from None
+
+
+def _unknown(path: Path, why: str) -> DataError:
+    return DataError(f"{path}: is neither an export of Label Studio nor of FiftyOne{why}")
 
 
 def _check_annotated(path: Path, tasks: Sequence[dict[str, Any]]) -> None:
@@ -353,12 +360,14 @@ def _of_table(path: Path) -> list[Opinion]:
     values, _ = file.read(["row_id", column], ())
     texts = [as_texts(values[name]) for name in ("row_id", column)]
     if column == "is_label_issue":
-        issues = zip(*texts, strict=True)
-        true = ("true", "1", "1.0")
+        issues = list(zip(*texts, strict=True))
+        for row, text in issues:
+            if text.lower() not in (*_TRUE, *_FALSE):
+                raise DataError(f"{path}: row {row!r}: {column} is {text!r}, not true or false")
         return [
             Opinion(unguard(row), None, False, PROGRAM)
             for row, text in issues
-            if text.lower() in true
+            if text.lower() in _TRUE
         ]
     return [Opinion(unguard(row), label) for row, label in zip(*texts, strict=True)]
 

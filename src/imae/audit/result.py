@@ -1,6 +1,8 @@
 """What an audit found, in arrays, on disk and as a table. Numpy only."""
 
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,8 +137,7 @@ class Audit:
         described |= {
             "class_names": list(self.class_names),
             "transition": self.transition.tolist(),
-            "num_rows": len(self),
-            "num_flagged": int(self.is_flagged.sum()),
+            **_counts(self),
         }
         text = json.dumps(described, indent=2, allow_nan=False)
         with explained_writing(folder, run.path, command="audit"):
@@ -168,11 +169,47 @@ class Audit:
         if transition.shape != (len(names), len(names)) or is_outside:
             raise DataError(f"{folder}: labels, classes and transition do not match; audit again")
         content: dict[str, Any] = {**rates, **arrays}
-        return cls(class_names=names, transition=transition, **content)
+        found = cls(class_names=names, transition=transition, **content)
+        if [described.get(name) for name in _counts(found)] != list(_counts(found).values()):
+            raise DataError(f"{folder}: audit.json and audit.npz are of two audits; audit again")
+        _check_labels(found, run)
+        return found
+
+
+def _counts(audit: Audit) -> dict[str, int]:
+    """Numbers by which the two files of an audit are known to be of the same one."""
+    return {"num_rows": len(audit), "num_flagged": int(audit.is_flagged.sum())}
+
+
+def _check_labels(audit: Audit, run: RunFolder) -> None:
+    """Raises if the audit is not of the labels of the run, if the folder has any.
+
+    Raises:
+        DataError: If so.
+    """
+    if not (run.path / "labels.npz").exists():  # probabilities were audited
+        return
+    parts = [part for part in (run.labels(), run.held_labels()) if part is not None]
+    # A row with a planted label is in both: the audit judged the label that it was given.
+    known = {row: label for part in parts for row, label in _pairs(part.row_ids, part.given)}
+    names = tuple(map(str, parts[0].class_names))
+    other = [row for row, label in _pairs(audit.row_ids, audit.given) if known.get(row) != label]
+    if other or names != audit.class_names:
+        about = f"row {other[0]!r} differs" if other else "the classes differ"
+        raise DataError(
+            f"{run.path}: its audit is of other labels than those of the run ({about}); audit it "
+            f"again: imae audit {run.path}"
+        )
+
+
+def _pairs(row_ids: NDArray[np.str_], labels: NDArray[np.integer]) -> Iterator[tuple[str, int]]:
+    return zip(row_ids.tolist(), labels.tolist(), strict=True)
 
 
 def _read_described(run: RunFolder) -> dict[str, Any]:
     path = run.path / "audit" / "audit.json"
+    if not os.path.lexists(run.path):
+        raise DataError(f"{run.path}: no such run")
     if not path.exists():
         raise DataError(f"{run.path}: has not been audited; start with: imae audit {run.path}")
     return parse_object(read_file(path), str(path))

@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -200,11 +200,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if len(hosts) != 1 or hosts[0] not in self.server.hosts:
             self._send(403, "this server answers only on its own machine")
             return
-        token, _, place = self.path.removeprefix("/").partition("/")
+        token, slash, place = self.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.server.token.encode()):
             self._send(403, "the address lacks its token; use the one that imae printed")
-            return
-        respond(place)
+        elif not slash:  # without it the page would send its decisions to an address without token
+            self._send(307, "", further={"Location": f"/{token}/"})
+        else:
+            respond(place)
 
     def _get(self, place: str) -> None:
         review = self.server.review
@@ -249,11 +251,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(204, "")
 
     def _send(
-        self, code: int, content: str | bytes, *, kind: str = "text/plain; charset=utf-8"
+        self,
+        code: int,
+        content: str | bytes,
+        *,
+        kind: str = "text/plain; charset=utf-8",
+        further: Mapping[str, str] | None = None,
     ) -> None:
         content = content.encode("utf-8") if isinstance(content, str) else content
         self.send_response(code)
-        for name, value in _HEADERS.items():
+        for name, value in {**_HEADERS, **(further or {})}.items():
             self.send_header(name, value)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))

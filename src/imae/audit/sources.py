@@ -1,19 +1,22 @@
 """Inputs of an audit other than a run: labels of data, probabilities and features."""
 
 import contextlib
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from imae.audit.evidence import of_run
-from imae.data import Data, Split, Table, load
+from imae.audit.evidence import check_probabilities, of_run
+from imae.data import Data, Split, Table
 from imae.data.columns import find_roles, listing
-from imae.data.loading import as_data, layout_of
+from imae.data.image_files import SUFFIXES
+from imae.data.loading import as_data, layout_of, load_unscaled
 from imae.data.sources.catalog import SOURCES
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
@@ -23,7 +26,7 @@ from imae.records.files import open_regular
 from imae.train import Config, train
 from imae.train.preparation import frozen_features
 from imae.train.relabel import relabel_from_file
-from imae.train.rows import unchanged_data
+from imae.train.rows import content_hashes, unchanged_data
 
 if TYPE_CHECKING:
     from torch import nn
@@ -83,15 +86,19 @@ def are_photos(name: str, options: Mapping[str, Any]) -> bool:
         layout = layout_of(path)
         columns = {key: options[key] for key in COLUMN_OPTIONS if key in options}
         is_table = layout == "manifest"
-        return layout == "folder" or (
+        return (layout == "folder" and _holds_image(path)) or (
             is_table and find_roles(open_columns(path), **columns).path is not None
         )
     except DataError:  # training says so too
         return False
 
 
-def labelled_rows(settings: Mapping[str, Any]) -> tuple[Split, set[str]]:
-    """The training rows of data with their given labels, and the ids of all rows of the data.
+def _holds_image(folder: Path) -> bool:
+    return any(name.lower().endswith(SUFFIXES) for *_, names in os.walk(folder) for name in names)
+
+
+def labelled_rows(settings: Mapping[str, Any]) -> tuple[Split, set[str], dict[str, str]]:
+    """The training rows of data with their given labels, all its row ids, and its content's hashes.
 
     Args:
         settings: ``name``, and if needed ``root``, ``options`` and ``labels``, as in the section
@@ -101,13 +108,14 @@ def labelled_rows(settings: Mapping[str, Any]) -> tuple[Split, set[str]]:
         DataError: If the data or the labels cannot be used.
     """
     options = settings.get("options") or {}
-    data = load(settings["name"], root=settings.get("root"), **options)
+    data, _ = load_unscaled(settings["name"], root=settings.get("root"), **options)
     skipped = [row.row_id for row in data.skipped]
     every = {row_id for split in data.splits().values() for row_id in split.row_ids.tolist()}
     every.update(skipped)
-    if settings.get("labels") is None:
-        return data.train, every
-    return relabel_from_file(data.train, Path(settings["labels"]), skipped=skipped), every
+    if settings.get("labels") is not None:
+        path = Path(settings["labels"])
+        data = replace(data, train=relabel_from_file(data.train, path, skipped=skipped))
+    return data.train, every, content_hashes(data, texts=False)
 
 
 def read_probabilities(
@@ -132,6 +140,7 @@ def read_probabilities(
                 f"{path}: has {matrix.shape[1]} columns, but the data has {rows.num_classes} "
                 f"classes ({listing(rows.class_names)})"
             )
+        check_probabilities(matrix, len(rows), source=path, row_ids=rows.row_ids)
         return matrix
     if path.suffix.lower() not in TABLE_SUFFIXES:
         endings = ", ".join((".npy", *TABLE_SUFFIXES))
@@ -160,7 +169,9 @@ def read_probabilities(
             f"{path}: has no probabilities for row {absent[0]!r} ({len(absent)} of {len(rows)} "
             "rows are missing)"
         )
-    return numbers[[places[row_id] for row_id in rows.row_ids.tolist()]]
+    matrix = numbers[[places[row_id] for row_id in rows.row_ids.tolist()]]
+    check_probabilities(matrix, len(rows), source=path, row_ids=rows.row_ids)
+    return matrix
 
 
 def _read_matrix(path: Path) -> NDArray[np.float64]:

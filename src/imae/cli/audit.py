@@ -343,10 +343,14 @@ def _from_probabilities(
     from imae.records import RunFolder
     from imae.records.files import check_free, check_regular
     from imae.report.read import flatten
+    from imae.train import build_config
+    from imae.train.setup import with_full_paths
 
     out = flags["out"]
     if out is None:
         raise ArgumentError("--probabilities needs --out, a folder for the results")
+    if RunFolder(target).exists():
+        raise ArgumentError(f"{target}: is a run; --probabilities judges data, so name its data")
     folder = RunFolder(Path(str(out)))
     if folder.exists():
         raise ArgumentError(f"--out {out}: holds a run; choose another folder")
@@ -357,15 +361,16 @@ def _from_probabilities(
     if unused:
         words = {"train.epochs": "--epochs", "seed": "--seed"}.get(unused[0], unused[0])
         raise ArgumentError(f"{words} is for training, and --probabilities needs no training")
-    data = content["data"]
-    network = data.pop("features", None)
+    network = content["data"].pop("features", None)
+    config = with_full_paths(build_config({"data": content["data"]}))
+    data = config.data.model_dump(mode="json", exclude_defaults=True)
     check_regular(folder.path / "audit")
     before = read_data_settings(folder.path)
     if before is None:
         check_free(folder.path)
-    elif before != data:
+    elif before[0] != data:
         raise ArgumentError(f"--out {out}: holds an audit of other data; choose another folder")
-    rows, every = labelled_rows(data)
+    rows, every, hashes = labelled_rows(data)
     matrix = read_probabilities(file, rows, every)
     found = find_wrong(
         matrix,
@@ -380,7 +385,7 @@ def _from_probabilities(
         typer.echo(
             f"Note: {file}: the model caps its confidence at {cap:.2f}; undone here", err=True
         )
-    write_data_settings(folder.path, data)
+    write_data_settings(folder.path, data, hashes)
     return folder, found
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 import webbrowser
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _RUN = typer.Argument(..., metavar="RUN", help="Run folder that `imae audit` has audited.")
 _ROWS = 100  # to judge in a check
 _CONFIDENCE = 0.95
+_CONTENT = "content"  # in the settings of audited data: hashes of its parts
 
 
 def serve(
@@ -199,7 +201,7 @@ def apply(
     overwrite: bool = OVERWRITE,
 ) -> None:
     """Write corrected labels for `imae train --labels`, and a trail of every change."""
-    from imae.audit.correct import correct, write_corrected
+    from imae.audit.correct import correct, left_to_program, write_corrected
     from imae.audit.decisions import read_decisions, trail_file
     from imae.audit.result import Audit
     from imae.records import RunFolder
@@ -215,7 +217,8 @@ def apply(
             "that the page wrote, or let the program decide with --accept-above 0.9"
         )
     _check_outputs(run, [out, trail_file(out)], files, overwrite=overwrite)
-    trail = correct(audit, read_decisions(audit, files), accept_above=accept_above)
+    made = read_decisions(audit, files)
+    trail = correct(audit, made, accept_above=accept_above)
     in_data, earlier = _earlier_round(run, audit)
     written = write_corrected(audit, trail, out, in_data=in_data, removed=earlier)
     changed = [each for each in trail if each.new is not None and each.new != each.old]
@@ -226,14 +229,20 @@ def apply(
         f"{len(audit)} labels: {people} changed by people, {len(changed) - people} by the program, "
         f"{removed} removed, {kept} confirmed"
     )
-    certainty = audit.suggested_probability[audit.is_flagged]
-    is_idle = accept_above is not None and not any(each.by == "program" for each in trail)
-    if is_idle and len(certainty):
-        typer.echo(
-            f"Note: no suggestion for a row that nobody looked at is that certain; the highest "
-            f"certainty of a flagged row is {certainty.max():.2f}",
-            err=True,
-        )
+    if accept_above is not None:
+        certainty = audit.suggested_probability[left_to_program(audit, made)]
+        if len(certainty) == 0:
+            typer.echo(
+                "Note: --accept-above accepts nothing: no flagged row that nobody has looked at "
+                "has a suggestion",
+                err=True,
+            )
+        elif certainty.max() < accept_above:
+            typer.echo(
+                "Note: no suggestion for a row that nobody looked at is that certain; the highest "
+                f"certainty of such a row is {math.floor(100 * certainty.max()) / 100:.2f}",
+                err=True,
+            )
     typer.echo(f"wrote {out} and {written}")
     typer.echo(f"next: {_next_step(run, out)}")
 
@@ -292,28 +301,36 @@ def _decisions_file(run: Path) -> Path:
     return run / "audit" / "decisions.csv"
 
 
-def write_data_settings(folder: Path, data: Mapping[str, object]) -> None:
-    """Writes which data was audited, for a folder that is not a run."""
-    from imae.records.files import whole_file
+def write_data_settings(
+    folder: Path, data: Mapping[str, object], content: Mapping[str, str]
+) -> None:
+    """Writes which data was audited and the hashes of its parts, for a folder that is no run."""
+    from imae.records.files import write_file
 
-    with whole_file(folder / "audit" / "data.json") as file:
-        file.write(json.dumps(data, indent=2).encode() + b"\n")
+    text = json.dumps({**data, _CONTENT: dict(content)}, indent=2)
+    write_file(folder / "audit" / "data.json", f"{text}\n")
 
 
-def read_data_settings(folder: Path) -> dict[str, Any] | None:
+def read_data_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]] | None:
     """What ``write_data_settings`` wrote, if it did."""
     from imae.records.files import parse_object, read_file
 
     path = folder / "audit" / "data.json"
-    return parse_object(read_file(path), str(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    data = parse_object(read_file(path), str(path))
+    content = data.pop(_CONTENT, {})
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: is damaged ({_CONTENT}); audit again")
+    return data, content
 
 
 def _settings(run: Path) -> Mapping[str, Any]:
     """Settings of the run; of a folder that is not a run, those of the audited data."""
     from imae.records import RunFolder
 
-    data = None if RunFolder(run).exists() else read_data_settings(run)
-    return RunFolder(run).config() if data is None else {"data": data}
+    audited = None if RunFolder(run).exists() else read_data_settings(run)
+    return RunFolder(run).config() if audited is None else {"data": audited[0]}
 
 
 def data_and_day(run: Path) -> tuple[str, str]:
@@ -380,13 +397,16 @@ def _check_outputs(
     Raises:
         ArgumentError: If so.
     """
+    from imae.audit.decisions import files_of
     from imae.records.files import check_overwriting
 
     try:
         data = _settings(run)["data"]
     except (ImaeError, KeyError):
         data = {}
-    read = [*decisions, *([Path(data["labels"])] if data.get("labels") else [])]
+    read = [file for path in decisions for file in files_of(path)]
+    if data.get("labels"):
+        read.append(Path(data["labels"]))
     for out in outputs:
         refuse_overwriting(str(data.get("name", "")), out)
         for file in read:
@@ -423,7 +443,8 @@ def _rows(run: Path, audit: "Audit") -> "Rows":
         settings = _settings(run)
         if settings.get("data", {}).get("from_python"):
             raise DataError("they were given to the training in Python")
-        content = stored_content(RunFolder(run))
+        audited = None if RunFolder(run).exists() else read_data_settings(run)
+        content = stored_content(RunFolder(run)) if audited is None else audited[1]
         return Rows.of_run(settings, audit.row_ids[suspects(audit)].tolist(), content)
     except ChangedDataError:
         raise

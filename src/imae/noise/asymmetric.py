@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
 from imae._draws import draw_by_row, draw_normal, seeded
 from imae.errors import ArgumentError, check_integer, check_interval
 from imae.noise.by_class import ArrayOrTensor, NoisyLabels, as_array, as_labels, redraw
@@ -14,7 +13,13 @@ from imae.noise.by_class import ArrayOrTensor, NoisyLabels, as_array, as_labels,
 # Truck to automobile, bird to airplane, cat to dog and back, deer to horse.
 CIFAR10_MAPPING: Mapping[int, int] = {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}
 
-CIFAR100_COARSE = CIFAR100_COARSE_OF_FINE
+CIFAR100_COARSE = (
+     4,  1, 14,  8,  0,  6,  7,  7, 18,  3,  3, 14,  9, 18,  7, 11,  3,  9,  7, 11,
+     6, 11,  5, 10,  7,  6, 13, 15,  3, 15,  0, 11,  1, 10, 12, 14, 16,  9, 11,  5,
+     5, 19,  8,  8, 15, 13, 14, 17, 18, 10, 16,  4, 17,  4,  2,  0, 17,  4, 18, 17,
+    10,  3,  2, 12, 12, 16, 12,  1,  9, 19,  2, 10,  0,  1, 16, 12,  9, 13, 15, 13,
+    16, 19,  2,  4,  6, 19,  5,  5,  8, 19, 18,  1,  2, 15,  6,  0, 17,  8, 14, 13,
+)  # fmt: skip
 """Superclass of each of the 100 classes of CIFAR-100, in label order."""
 
 

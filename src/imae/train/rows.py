@@ -147,7 +147,7 @@ def load_rows(
     content, annotations = {}, {}
     if extract is None:
         texts = settings.features is not None
-        content = {name: _content_hash(each, texts=texts) for name, each in data.splits().items()}
+        content = content_hashes(data, texts=texts)
         annotations = _annotation_hashes(data)
     if settings.rows is not None:  # before the features, which take long
         if settings.rows >= (number := len(data.train)):
@@ -254,7 +254,7 @@ def unchanged_data(
 
     Args:
         settings: The section ``data`` of the run's settings.
-        content: Hashes of the parts that the run stored; runs of earlier versions have none.
+        content: Hashes of the parts as ``content_hashes`` found them; none to compare nothing.
         with_files: Whether rows identified by the names of image files are compared too. Such
             a name always means the same row, but its image or its label can change.
 
@@ -275,11 +275,21 @@ def unchanged_data(
         if part != "test" and content.get(part) != _content_hash(split, texts=texts):
             labels = f" with the labels of {settings['labels']}" if settings.get("labels") else ""
             raise ChangedDataError(
-                f"{settings['name']}{labels}: is not what the run was trained on, the {part} part "
-                "differs, so its row ids may now mean other rows; restore the data, or "
-                "audit it as it is now, in a new run: imae audit DATA"
+                f"{settings['name']}{labels}: is not what was trained on or audited, the {part} "
+                "part differs, so its row ids may now mean other rows; restore the data, or "
+                "audit it as it is now, in a new folder: imae audit DATA"
             )
     return data
+
+
+def content_hashes(data: Data, *, texts: bool) -> dict[str, str]:
+    """Hashes of the inputs, ids and given labels of each part of data that is not standardised.
+
+    Args:
+        data: The data.
+        texts: Whether texts count letter by letter, not only by their words.
+    """
+    return {name: _content_hash(split, texts=texts) for name, split in data.splits().items()}
 
 
 def _content_hash(split: Split, *, texts: bool) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
 from imae.data.images import ArrayImages
 from imae.data.sources import cifar
 from imae.data.sources.cifar import CIFAR10, CIFAR100, cifar100
 from imae.data.sources.image_set import array_digest
 from imae.data.tracklets import unseen_class_tracklets
 from imae.errors import ArgumentError, DataError
+from imae.noise.asymmetric import CIFAR100_COARSE
 
 REAL = Path(os.environ.get("IMAE_TEST_DATA", "nowhere"))
 needs_cifar10 = pytest.mark.skipif(
@@ -77,9 +77,7 @@ def small_cifar100() -> Arrays:
     for part, number in (("train", 6), ("test", 3)):
         arrays[f"{part}_images"] = generator.integers(0, 256, (number, 3, 32, 32), np.uint8)
         arrays[f"{part}_labels"] = generator.integers(0, 100, number, np.uint8)
-        arrays[f"{part}_coarse"] = np.array(CIFAR100_COARSE_OF_FINE, np.uint8)[
-            arrays[f"{part}_labels"]
-        ]
+        arrays[f"{part}_coarse"] = np.array(CIFAR100_COARSE, np.uint8)[arrays[f"{part}_labels"]]
     return arrays
 
 
@@ -235,7 +233,7 @@ def test_real_cifar10_rebuilds_the_official_files() -> None:
 @needs_cifar100
 def test_real_cifar100_is_the_published_set() -> None:
     arrays = CIFAR100.read(REAL)
-    groups = np.array(CIFAR100_COARSE_OF_FINE)
+    groups = np.array(CIFAR100_COARSE)
     for part, number in (("train", 500), ("test", 100)):
         np.testing.assert_array_equal(groups[arrays[f"{part}_labels"]], arrays[f"{part}_coarse"])
         assert np.bincount(arrays[f"{part}_labels"]).tolist() == [number] * 100

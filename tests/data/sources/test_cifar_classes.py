@@ -1,11 +1,11 @@
 from collections import Counter
 
-from imae._cifar_classes import (
+from imae.data.sources.cifar import (
     CIFAR10_CLASSES,
     CIFAR100_COARSE_CLASSES,
-    CIFAR100_COARSE_OF_FINE,
     CIFAR100_FINE_CLASSES,
 )
+from imae.noise.asymmetric import CIFAR100_COARSE
 
 
 def test_numbers_of_classes() -> None:
@@ -20,9 +20,9 @@ def test_labels_are_in_alphabetical_order() -> None:
 
 
 def test_every_group_has_five_classes() -> None:
-    assert Counter(CIFAR100_COARSE_OF_FINE) == dict.fromkeys(range(20), 5)
+    assert Counter(CIFAR100_COARSE) == dict.fromkeys(range(20), 5)
 
 
 def test_a_class_is_in_its_group() -> None:
-    group = CIFAR100_COARSE_OF_FINE[CIFAR100_FINE_CLASSES.index("trout")]
+    group = CIFAR100_COARSE[CIFAR100_FINE_CLASSES.index("trout")]
     assert CIFAR100_COARSE_CLASSES[group] == "fish"

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imae._cifar_classes import CIFAR100_COARSE_OF_FINE
 from imae.data.sources import cifar_n
 from imae.data.sources.cifar import CIFAR10, CIFAR100
 from imae.data.sources.cifar_n import CIFAR10N, CIFAR100N, cifar10n, cifar100n
 from imae.data.sources.image_set import array_digest
 from imae.errors import ArgumentError, DataError
+from imae.noise.asymmetric import CIFAR100_COARSE
 
 REAL = Path(os.environ.get("IMAE_TEST_DATA", "nowhere"))
 Arrays = dict[str, np.ndarray]
@@ -111,7 +111,7 @@ def test_cifar100n_in_classes_and_in_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = np.random.Generator(np.random.PCG64(4))
-    groups = np.array(CIFAR100_COARSE_OF_FINE, np.uint8)
+    groups = np.array(CIFAR100_COARSE, np.uint8)
     fine = {part: generator.integers(0, 100, 5, np.uint8) for part in ("train", "test")}
     for part, labels in fine.items():
         pixels = np.zeros((5, 3072), np.uint8)

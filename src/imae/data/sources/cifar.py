@@ -10,16 +10,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._cifar_classes import (
-    CIFAR10_CLASSES,
-    CIFAR100_COARSE_CLASSES,
-    CIFAR100_FINE_CLASSES,
-)
 from imae.data.sources.archive import unpickle
 from imae.data.sources.download import data_root
 from imae.data.sources.image_set import Arrays, ImageSet, Layout
 from imae.data.split import Data, Split
 from imae.errors import DataError, check_choice, import_extra
+
+
+def _named(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+CIFAR10_CLASSES = _named("airplane automobile bird cat deer dog frog horse ship truck")
+CIFAR100_FINE_CLASSES = _named("""
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
+    butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach
+    couch crab crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster
+    house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree
+    motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear
+    pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket
+    rose sea seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+    sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip
+    turtle wardrobe whale willow_tree wolf woman worm
+""")
+CIFAR100_COARSE_CLASSES = _named("""
+    aquatic_mammals fish flowers food_containers fruit_and_vegetables
+    household_electrical_devices household_furniture insects large_carnivores
+    large_man-made_outdoor_things large_natural_outdoor_scenes
+    large_omnivores_and_herbivores medium_mammals non-insect_invertebrates people reptiles
+    small_mammals trees vehicles_1 vehicles_2
+""")
+"""Superclasses; ``imae.noise.CIFAR100_COARSE`` says which class is in which."""
 
 _PIXELS = 3 * 32 * 32
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))

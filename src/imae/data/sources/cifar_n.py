@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imae._cifar_classes import CIFAR100_COARSE_CLASSES, CIFAR100_COARSE_OF_FINE
 from imae.data.arrays import check_packing, read_header
 from imae.data.sources.archive import unpickle
-from imae.data.sources.cifar import CIFAR10, CIFAR100
+from imae.data.sources.cifar import CIFAR10, CIFAR100, CIFAR100_COARSE_CLASSES
 from imae.data.sources.download import data_root, places
 from imae.data.sources.image_set import ImageSet, check_digests
 from imae.data.split import Data, Split
 from imae.errors import DataError, check_choice
+from imae.noise.asymmetric import CIFAR100_COARSE
 
 _MAX_BYTES = 16 << 20
 _TORCH_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
@@ -162,7 +162,7 @@ def cifar100n(root: str | os.PathLike[str] | None = None, variant: str = "fine")
 
 def _in_superclasses(split: Split) -> Split:
     """The rows with the superclasses of their labels; people chose among the 100 classes."""
-    superclasses = np.array(CIFAR100_COARSE_OF_FINE, np.int64)
+    superclasses = np.array(CIFAR100_COARSE, np.int64)
     clean = split.clean_labels
     return replace(
         split,
