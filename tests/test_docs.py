@@ -74,6 +74,16 @@ def test_every_public_name_has_its_place_in_the_site(site):
 
 
 @pytest.mark.slow  # the site is built
+def test_prompts_and_output_are_marked_and_so_not_copied(site):
+    assert "[data-md-copying] .gp" in (site / "site.css").read_text()
+    page = (site / "start" / "own_loop" / "index.html").read_text()
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in page
+    assert '<span class="go">True</span>' in page
+    page = (site / "start" / "photos" / "index.html").read_text()
+    assert '<span class="gp">$ </span>imae<span class="w"> </span>audit' in page
+
+
+@pytest.mark.slow  # the site is built
 def test_the_site_asks_no_other_host_for_anything(site):
     page = (site / "index.html").read_text()
     loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', page)
@@ -172,7 +182,7 @@ def test_every_python_example_of_the_pages_is_run():
             assert block.startswith(">>> "), f"{page.name}: not a doctest: {block[:60]!r}"
     # A program with a title needs a package that is not installed here: a slow test runs it.
     tests = (ROOT / "tests" / "integrations" / "test_recipes.py").read_text()
-    titles = [title for page in PAGES for title in re.findall(r"```python (.*)", page.read_text())]
+    titles = [title for page in PAGES for title in re.findall(r"```py (.*)", page.read_text())]
     assert len(titles) == 3
     for title in titles:
         name = title.removeprefix("title=").strip('"')
