@@ -1,10 +1,14 @@
 """The documentation builds, leaves no public name out, and its commands exist."""
 
+import functools
 import importlib
 import inspect
 import re
+import shutil
 import subprocess
 import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -43,6 +47,13 @@ def site(tmp_path_factory) -> Path:
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return folder
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves a folder without a line for every request."""
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 def public_names(module_name: str) -> list[str]:
@@ -88,6 +99,40 @@ def test_the_site_asks_no_other_host_for_anything(site):
     page = (site / "index.html").read_text()
     loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', page)
     assert loaded == []
+
+
+@pytest.mark.slow  # the site is built
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
+def test_pages_of_the_site_have_no_serious_finding(site):
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe").Axe()
+    handler = functools.partial(QuietHandler, directory=str(site))
+    found = {}
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
+        playwright.sync_playwright() as p,
+    ):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        chromium = p.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        for name in ("", "which_method/", "tutorials/compare/", "report/"):
+            for width, scheme in ((1280, "light"), (390, "dark")):
+                size = {"width": width, "height": 900}
+                page = chromium.new_page(viewport=size, color_scheme=scheme)
+                page.goto(f"http://127.0.0.1:{server.server_port}/{name}")
+                page.wait_for_selector('.md-search[aria-label="Search"]', state="attached")
+                serious = [
+                    each["id"]
+                    for each in axe.run(page).response["violations"]
+                    if each["impact"] in ("serious", "critical")
+                ]
+                if serious:
+                    found[name, width] = serious
+                page.close()
+        chromium.close()
+        server.shutdown()
+    assert found == {}
 
 
 def test_the_two_commands_of_the_readme_exist():
