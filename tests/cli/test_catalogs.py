@@ -35,6 +35,16 @@ def test_a_narrow_terminal_leaves_the_references_out(capsys, monkeypatch):
     assert "reference" not in capsys.readouterr().out
 
 
+def test_a_narrow_terminal_leaves_the_default_of_a_setting_out_and_not_its_meaning(
+    capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["list", "settings"]) == 0
+    out = capsys.readouterr().out
+    assert "what it is" in out
+    assert "left out for lack of width: default\n" in out
+
+
 def test_every_setting_is_listed_with_its_default_and_meaning(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     assert main(["list", "settings"]) == 0

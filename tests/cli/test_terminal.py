@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from imae.cli.app import COMMANDS, load_command, main, print_table, progress_bar
+from imae.cli import app
+from imae.cli.app import COMMANDS, load_command, main, print_table, progress_bar, say
 
 WORDS = ["handwritten", "digits", "inside", "scikit-learn", "photographs", "of", "everything"]
 
@@ -35,8 +36,10 @@ def test_no_word_is_broken_at_any_width(width):
     text = printed(width, lambda console: print_table(long_table(), console))
     heads = {"name", "what", "it", "is", "where", "comes", "from"}
     known = {*WORDS, *heads, "fashion-mnist.s3-website.example", *(f"set_{n}" for n in range(4))}
+    text, _, left_out = text.partition("left out for lack of width: ")
     assert words_of(text) <= known
     assert all(len(line) <= width for line in text.splitlines())
+    assert left_out == ("where it comes from\n" if "where" not in text else "")
 
 
 def test_the_search_for_broken_words_can_fail():
@@ -65,7 +68,18 @@ def test_long_names_are_shortened_before_a_column_is_left_out():
         assert "…" in text
         assert "jpg" in text
         assert all(len(line) <= width for line in text.splitlines())
-    assert "wrong" not in printed(80, lambda console: print_table(table(), console))
+    text = printed(80, lambda console: print_table(table(), console))
+    assert text.endswith("left out for lack of width: suggested, wrong\n")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_sentence_is_broken_between_words_on_a_terminal_only(is_terminal, capsys, monkeypatch):
+    monkeypatch.setattr(app, "Console", lambda: Console(width=40, force_terminal=is_terminal))
+    say("About a third of the labels, which is many, are wrong.")
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.rstrip().endswith("which is" if is_terminal else "wrong.")
+    say("Review them, when you have the time for it: imae audit serve run")
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_room_goes_to_the_column_that_needs_it_most_often():

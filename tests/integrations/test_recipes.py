@@ -40,7 +40,7 @@ def iris():
 def recipe(title):
     """The program of this title on the page."""
     page = (ROOT / "docs" / "integrations" / "index.md").read_text()
-    (program,) = re.findall(f'^```python title="{title}"\n(.*?)^```$', page, re.M | re.S)
+    (program,) = re.findall(f'^```py title="{title}"\n(.*?)^```$', page, re.M | re.S)
     return program
 
 

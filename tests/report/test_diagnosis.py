@@ -7,7 +7,14 @@ import pytest
 from imae.records import RunFolder
 from imae.report.chart import Series, line_chart
 from imae.report.comparison import group, table
-from imae.report.diagnosis import best_method, diagnose, large_numbers, relative_link, verdict
+from imae.report.diagnosis import (
+    best_method,
+    by_held_out,
+    diagnose,
+    large_numbers,
+    relative_link,
+    verdict,
+)
 from imae.report.page import render
 from imae.report.read import read_run
 
@@ -61,12 +68,21 @@ def test_without_test_rows_held_out_labels_at_the_best_epoch_decide(make_run):
     numbers = large_numbers({"cce": [run]}, labels, diagnose({"cce": [run]}))
     assert [(number.text, number.label) for number in numbers] == [
         ("50.0%", "held-out given labels predicted at the best epoch"),
-        ("10.0%", "wrong labels memorised at the end"),
+        ("10.0%", "wrong labels memorised at the best epoch"),
         ("30.0%", "held-out given labels predicted at the end"),
         ("400", "training rows"),
     ]
     several = large_numbers(methods, labels)
     assert several[0].label == "held-out given labels predicted at the best epoch, cce"
+
+
+def test_the_rows_are_those_of_the_run_to_audit(make_run):
+    runs = [
+        read_run(make_run(f"seed{seed}", seed=seed, rows=held_out(accuracy)))
+        for seed, accuracy in ((1, 0.5), (2, 0.6), (3, 0.6))
+    ]
+    assert [run.seed for run in by_held_out(runs)] == ["2", "3", "1"]
+    assert diagnose({"cce": runs}).run == "seed2"
 
 
 def test_a_lead_within_the_standard_error_is_not_claimed(make_run):
@@ -217,7 +233,7 @@ def test_columns_without_a_number_are_hidden(make_run):
     rows = [{"step": 40, "test_accuracy": None, "validation_accuracy": 0.5}]
     page = render([read_run(make_run("a", rows=rows, truth=False))])
     assert "Last held-out given labels</th>" in page
-    assert "Final held-out given labels \u2191" in page
+    assert "Final held-out given labels&nbsp;\u2191" in page
     assert "Final test" not in page
     assert "Last test" not in page
     assert table([read_run(make_run("b"))]).columns

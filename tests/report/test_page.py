@@ -144,8 +144,8 @@ class Elements(HTMLParser):
 def test_the_page_holds_every_part(compared):
     page = html.unescape(render(compared))
     for part in (
-        "Best test ↑",
-        "Wrong labels memorised ↓",
+        "Best test\N{NO-BREAK SPACE}↑",  # no arrow stands on a line of its own
+        "Wrong labels memorised\N{NO-BREAK SPACE}↓",
         "Accuracy during training",
         "Wrong labels memorised (lower is better)",
         "How sure the network is of the given labels",
@@ -194,10 +194,20 @@ def test_unknown_truth_is_shown_as_unknown(make_run):
     assert "all rows (the truth is not known)" in page
     assert "How much of it went to wrong labels" not in page
     assert "Held-out given labels (higher is better)" in page
-    assert "Best held-out given labels ↑" in page
-    assert "Final held-out given labels ↑" in page
-    for unknown in ("Final test ↑", "Wrong labels memorised ↓"):
+    assert "Best held-out given labels&nbsp;↑" in page
+    assert "Final held-out given labels&nbsp;↑" in page
+    for unknown in ("Final test&nbsp;", "Wrong labels memorised&nbsp;"):
         assert unknown not in page
+
+
+def test_a_dash_is_explained_where_there_is_one(make_run):
+    explained = "“-” is unknown"
+    rows = [{"step": 40, "test_accuracy": 0.5, "validation_accuracy": 0.5}]
+    runs = [read_run(make_run(method, method=method, rows=rows)) for method in ("cce", "gce")]
+    assert explained not in render(runs)
+    rows = [{"step": 40, "test_accuracy": 0.5, "validation_accuracy": None}]
+    runs.append(read_run(make_run("mae", method="mae", rows=rows)))
+    assert explained in render(runs)
 
 
 @pytest.mark.parametrize(("held_out", "shown"), [(0.4, "66.0"), (None, None)])

@@ -337,7 +337,7 @@ def print_table(
 
     Columns share the width that is left by their longest words so that the table has few lines.
     If even these do not fit, words in the columns that may be shortened lose their middle; then
-    columns are left out from the right.
+    columns are left out from the right, and named below the table.
 
     Args:
         table: The table.
@@ -358,9 +358,10 @@ def print_table(
             if spans[place][0] > limit:
                 _shorten(table.columns[place], limit)
                 spans[place] = _span(console, table.columns[place])
+    left_out: list[str] = []
     while len(spans) > 2 and sum(low for low, _ in spans) > _room(console, spans):
         spans.pop()
-        table.columns.pop()
+        left_out.insert(0, str(table.columns.pop().header))
     spare = _room(console, spans) - sum(low for low, _ in spans)
     wanted = sum(high - low for low, high in spans)
     if 0 <= spare < wanted:
@@ -372,6 +373,9 @@ def print_table(
         for column, width in zip(table.columns, _fewest_lines(cells, widths, spans), strict=True):
             column.width = width
     console.print(table)
+    if left_out:
+        line = f"left out for lack of width: {', '.join(left_out)}"
+        console.print(Text(line), soft_wrap=not console.is_terminal)
 
 
 def _fewest_lines(
@@ -423,6 +427,15 @@ def _span(console: Console, column: Column) -> tuple[int, int]:
     found = [Measurement.get(console, console.options, cell) for cell in cells]
     high = max(each.maximum for each in found)
     return high if column.no_wrap else max(each.minimum for each in found), high
+
+
+def say(sentence: str) -> None:
+    """Prints a sentence: on a terminal broken between words, in a log one line.
+
+    A sentence with a command stays in one line too, so that the command can be copied.
+    """
+    console = Console()
+    console.print(Text(sentence), soft_wrap="imae " in sentence or not console.is_terminal)
 
 
 def command_line(*words: object) -> str:

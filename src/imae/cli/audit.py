@@ -25,6 +25,7 @@ from imae.cli.app import (
     data_flags,
     gather_settings,
     print_table,
+    say,
     warnings_as_lines,
 )
 from imae.cli.review import (
@@ -440,7 +441,7 @@ def _summarise(found: "Audit", path: Path, page: Path, precision: float | None =
         *(how if len(suspects(found)) else ()),
     )
     for line in lines:
-        console.print(Text(line), soft_wrap=True)
+        say(line)
 
 
 def _none_flagged(found: "Audit", precision: float) -> str:

@@ -108,19 +108,15 @@ def compare_and_report(
 
 def _run_to_audit(records: "Sequence[RunRecord]") -> Path:
     """The run to audit: of the best methods, the one that predicts most held-out given labels."""
-    from imae.records.measures import HELD_OUT
     from imae.report.comparison import group
-    from imae.report.diagnosis import best_method
-
-    def held_out(run: "RunRecord") -> float:
-        return run.measure("best", HELD_OUT.key) or 0.0
+    from imae.report.diagnosis import best_method, by_held_out
 
     recommended: list[RunRecord] = []
     for alike in group(records, lambda run: run.setting).values():
         methods = group(alike, lambda run: run.method)
         best = best_method(methods)
         recommended += alike if best is None else methods[best[0]]
-    return max(recommended, key=held_out).folder
+    return by_held_out(recommended)[0].folder
 
 
 # The library's defaults, the same for every loss, except for four things: the noise, no

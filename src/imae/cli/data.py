@@ -188,12 +188,12 @@ def _setting_table() -> Table:
     import_extra("pydantic", extra="train")
     from imae.train.config import known_settings
 
-    table = Table("setting", "default", "what it is")
+    table = Table("setting", "what it is", "default")
     table.columns[0].no_wrap = True
     for setting in known_settings():
         is_empty = setting.default in (None, {}, ())
         default = "" if is_empty else str(setting.default)
-        table.add_row(setting.key, escape(default), escape(setting.meaning))
+        table.add_row(setting.key, escape(setting.meaning), escape(default))
     return table
 
 

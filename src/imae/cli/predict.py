@@ -16,6 +16,7 @@ from imae.cli.app import (
     print_table,
     progress_bar,
     refuse_overwriting,
+    say,
     say_next,
 )
 from imae.cli.review import data_and_day
@@ -90,7 +91,7 @@ def predict(
         f"{counts[each]} as {printable(predictions.class_names[each])}" for each in most[:_SHOWN]
     ]
     more = ["..."] if len(most) > _SHOWN else []
-    typer.echo(f"{len(predictions)} rows: {', '.join(shown + more)}")
+    say(f"{len(predictions):,} rows: {', '.join(shown + more)}")
     typer.echo(f"wrote {out}")
     say_next("imae", "export", run, "--out", "model.onnx")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from imae._draws import DEFAULT_SEED
-from imae.cli.app import OVERWRITE, column_words, command_line, refuse_overwriting
+from imae.cli.app import OVERWRITE, column_words, command_line, refuse_overwriting, say
 from imae.errors import ArgumentError, ChangedDataError, DataError, ImaeError, check_interval
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def check(
         )
     found = check_flagged(audit, made, num_rows=rows, confidence=confidence, seed=seed)
     _record_check(run, audit, found)
-    typer.echo(found.sentence())
+    say(found.sentence())
     if found.is_complete:
         write_pages(run, most_previews=None)
         return

@@ -27,6 +27,7 @@ from imae.cli.app import (
     data_flags,
     gather_settings,
     print_table,
+    say,
     say_next,
     warnings_as_lines,
 )
@@ -201,17 +202,15 @@ def _show_plan(config: Any) -> None:
     for key, value in planned.settings.items():
         table.add_row(key, escape(value))
     print_table(table, console)
-    console.print(
-        f"{planned.num_rows} rows to train on, {planned.num_parameters:,} parameters, "
-        f"{planned.total_steps} steps; an epoch takes about {planned.epoch_seconds:.1f} s, "
-        f"all of it about {planned.total_seconds:.0f} s without evaluation",
-        soft_wrap=True,
-        highlight=False,
+    say(
+        f"{planned.num_rows:,} rows to train on, {planned.num_parameters:,} parameters, "
+        f"{planned.total_steps:,} steps; an epoch takes about {planned.epoch_seconds:.1f} s, "
+        f"all of it about {planned.total_seconds:.0f} s without evaluation"
     )
     if planned.feature_seconds is not None:
-        typer.echo(f"before that, features take about {planned.feature_seconds:.0f} s, once")
+        say(f"before that, features take about {planned.feature_seconds:.0f} s, once")
     for hint in planned.hints:
-        typer.echo(hint)
+        say(hint)
 
 
 def _report(path: Path, result: dict[str, Any] | None) -> None:
@@ -343,7 +342,7 @@ def _show(outcome: "Outcome") -> None:
         table.add_row(f"{trial.number}{mark}", words, accuracy, trial.status)
     print_table(table)
     for line in outcome.lines():
-        typer.echo(line)
+        say(line)
     typer.echo(f"wrote {outcome.page}; train with the chosen settings:\n{outcome.command}")
 
 

@@ -188,6 +188,13 @@ class Comparison:
         return any(row.relative_time is not None for row in self.rows)
 
     @property
+    def has_unknown(self) -> bool:
+        """Whether a cell of the table is unknown."""
+        return any(
+            row.values[column.name] is None for row in self.rows for column in self.columns
+        ) or (self.has_times and any(row.relative_time is None for row in self.rows))
+
+    @property
     def stops(self) -> dict[str, object]:
         """What the slider shows, for the script of the page: numbers, paths and fixed words."""
         panels = [

@@ -1,7 +1,7 @@
 """The head of a page and what the rows of one run show: verdict, confusion, classes, suspects."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -191,10 +191,12 @@ def large_numbers(
     if best is not None:
         runs = methods[best[0]]
         of_whom = f", {best[0]}" if len(methods) > 1 else ""
+        # As the verdict: at the end, or at the epoch that held-out labels choose.
+        moment_of_best, end = ("best", "best epoch") if best[1] is HELD_OUT else ("final", "end")
         for measure, moment, label in (
             (TEST, "final", "test rows right at the end"),
             (HELD_OUT, "best", "held-out given labels predicted at the best epoch"),
-            (NOISY, "final", "wrong labels memorised at the end"),
+            (NOISY, moment_of_best, f"wrong labels memorised at the {end}"),
             (HELD_OUT, "final", "held-out given labels predicted at the end"),
         ):
             found = _mean(runs, moment, measure)
@@ -208,6 +210,11 @@ def large_numbers(
         wrong = "" if labels.clean is None else f", {_share(labels)}% with a wrong label"
         numbers.append(Number(rows, f"training rows{wrong}"))
     return tuple(numbers)
+
+
+def by_held_out(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """The runs, first those that predict most held-out given labels at their best epoch."""
+    return sorted(runs, key=lambda run: -(run.measure("best", HELD_OUT.key) or 0.0))
 
 
 def diagnose(
@@ -224,7 +231,7 @@ def diagnose(
     """
     best = best_method(methods)
     ordered = sorted(methods, key=lambda name: best is None or name != best[0])
-    for run in (run for name in ordered for run in methods[name]):
+    for run in (run for name in ordered for run in by_held_out(methods[name])):
         folder = RunFolder(run.folder)
         epochs = folder.epochs()
         if epochs and folder.has_labels():
