@@ -6,7 +6,8 @@ Tables with rare classes are trained on, 10% of the rows held out. The best epoc
 accuracy on the held-out given labels, as `imae train` does, or by the mean over classes of the
 accuracy on each. The table has the mean over classes of the test accuracy at both, at the last
 epoch and at the best one in hindsight. With two classes the recommended loss predicts no rare row
-unless batches are balanced, so they are balanced. The results of finished runs are reused.
+unless batches are balanced, so they are balanced; with ten classes both are measured. The results
+of finished runs are reused.
 """
 
 import json
@@ -59,14 +60,15 @@ def main() -> None:
     write_table(found, arguments.out)
 
 
-def variants(name: str) -> tuple[str, str]:
-    return ("default" if name.startswith("dx") else "balanced", "cce")
+def variants(name: str) -> tuple[str, ...]:
+    return ("default", "balanced", "cce") if name.startswith("dx") else ("balanced", "cce")
 
 
 def measured(name: str, variant: str, noise: str | None, seed: int) -> dict[str, Any]:
     """Accuracies after every epoch: on test and held-out rows, plain and balanced."""
     x, y, is_test = draw(name, seed)
-    number = min(BATCH_SIZE // 2, int(0.9 * np.bincount(y[~is_test]).min()))
+    counts = np.bincount(y[~is_test])
+    number = min(BATCH_SIZE // len(counts), int(0.9 * counts.min()))
     is_balanced = variant == "balanced"
     rows: list[dict[str, float]] = []
     plain = learner.measures
@@ -90,7 +92,10 @@ def measured(name: str, variant: str, noise: str | None, seed: int) -> dict[str,
             "data": {"name": str(data), "balanced": number if is_balanced else None},
             "noise": noise,
             "method": {"name": "cce" if variant == "cce" else "imae_capped"},
-            "train": {"epochs": EPOCHS, "batch_size": 2 * number if is_balanced else BATCH_SIZE},
+            "train": {
+                "epochs": EPOCHS,
+                "batch_size": len(counts) * number if is_balanced else BATCH_SIZE,
+            },
             "machine": {"threads": 1},
             "seed": seed,
             "out": str(Path(folder) / "run"),
