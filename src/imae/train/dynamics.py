@@ -122,7 +122,7 @@ def label_wave(changes: Sequence[float]) -> tuple[int | None, bool]:
 
 _LONG_ENOUGH = 20  # epochs
 _STILL_RISING = 0.03
-_RARE = 1 / 3  # of the rows that a class has on average
+_RARE = 1 / 2  # of the rows that a class has on average; wrong labels make rare classes larger
 
 
 def closing_hints(
