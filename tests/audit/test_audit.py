@@ -86,7 +86,7 @@ def test_precision_flags_as_many_rows_as_keep_the_estimate():
 
 def test_features_only_find_wrong_labels():
     features, given, clean, _ = blobs(0.2)
-    found = audit(None, given=given, features=features)
+    found = audit(given=given, features=features)
     wrong = given != clean
     assert found.suspicion[wrong].mean() > found.suspicion[~wrong].mean() + 0.4
     assert found.is_flagged[wrong].mean() > 0.7

@@ -28,6 +28,16 @@ CURVES = [
 ]
 
 
+def in_float64():
+    import jax
+
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64  # its place before
+
+    return enable_x64()
+
+
 @pytest.mark.parametrize("curve", CURVES, ids=repr)
 def test_value_and_slope_equal_those_of_torch(curve):
     from imae.integrations import jax as ours
@@ -37,9 +47,7 @@ def test_value_and_slope_equal_those_of_torch(curve):
     for in_jax, in_torch in ((ours.value, curve.value), (ours.slope, curve.slope)):
         found = np.asarray(in_jax(curve, m.astype(np.float32)))
         np.testing.assert_allclose(found, in_torch(wide).numpy(), rtol=1e-6, atol=1e-6)
-    import jax
-
-    with jax.enable_x64(True):
+    with in_float64():
         for in_jax, in_torch in ((ours.value, curve.value), (ours.slope, curve.slope)):
             found = np.asarray(in_jax(curve, m))
             np.testing.assert_allclose(found, in_torch(wide).numpy(), rtol=1e-9, atol=1e-9)

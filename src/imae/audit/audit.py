@@ -75,7 +75,7 @@ Source: TypeAlias = str | os.PathLike[str] | RunFolder | Judged
 
 
 def audit(
-    source: "Source | Run | Data | Dataset[Any] | tuple[object, object]",
+    source: "Source | Run | Data | Dataset[Any] | tuple[object, object]" = None,
     *,
     given: ArrayOrTensor | None = None,
     features: ArrayOrTensor | None = None,
@@ -98,7 +98,7 @@ def audit(
             ``torch.utils.data.Dataset``;
             probabilities of every class, shape (N, C), rows summing to one, best of rows that the
             model was not trained on, whether it is too sure or not sure enough; the dynamics of a
-            training, an ``imae.records.EpochDynamics`` for each epoch; or None, to judge by
+            training, an ``imae.records.EpochDynamics`` for each epoch; or nothing, to judge by
             features only.
         given: Given labels, shape (N,), of probabilities, dynamics or features. Integers from 0 are
             class numbers; others, such as names, booleans, or -1 and 1, are classes in the order

@@ -170,7 +170,9 @@ def read_opinions(path: Path) -> list[Opinion]:
 
     An annotation of Label Studio on which no time was spent was imported or made from a prediction,
     and a label of FiftyOne that is as `fiftyone_labels` wrote it was not changed by anybody: both
-    are by ``PROGRAM``, unless FiftyOne's label or sample has the tag ``reviewed``.
+    are by ``PROGRAM``, unless FiftyOne's label or sample has the tag ``reviewed``. FiftyOne writes
+    the suggestion into ``labels.json`` only with ``include_attributes=True``; without it, and in
+    a table, nothing says who decided.
 
     Raises:
         DataError: If the file cannot be read, or is none of these.

@@ -97,13 +97,25 @@ def _is_causal(outputs: Any) -> bool:
     return "CausalLM" in type(outputs).__name__
 
 
+def _without_row(
+    row_key: str,
+    module: nn.Module,  # noqa: ARG001
+    args: Any,
+    kwargs: dict[str, Any],
+) -> tuple[Any, dict[str, Any]]:
+    """A hook, in the module so that a whole model can be saved with it."""
+    kwargs.pop(row_key, None)
+    return args, kwargs
+
+
 class AuditCallback(TrainerCallback):  # type: ignore[misc]
     """Records margin and prediction of every training row, so that ``imae audit`` reads the run.
 
     For sequence classification. Every example of the training set must have its position as a
     whole number under ``row_key``, and ``TrainingArguments(remove_unused_columns=False)`` must
     let it through; the callback removes it from the batch before the model sees it. It has hooks
-    on the model while the Trainer trains, and removes them afterwards.
+    on the model while the Trainer trains. One stays afterwards, which removes the position from the
+    batches of ``evaluate`` and ``predict``.
 
     Args:
         out: Folder to write; it must not exist or be empty.
@@ -172,8 +184,11 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
         self.recorder.end_epoch()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Says in the folder that the training is over."""
+        """Marks the training in the folder as finished."""
         self._remove_hooks()
+        without = partial(_without_row, self._row_key)
+        handle = kwargs["model"].register_forward_pre_hook(without, with_kwargs=True)
+        self._handles = [handle]
         self.recorder.end_epoch()
         self.recorder.finish()
 
