@@ -1,3 +1,5 @@
+import atexit
+import gc
 import importlib.metadata
 import io
 import signal
@@ -117,6 +119,17 @@ def test_a_defect_of_ours_is_not_hidden(monkeypatch):
     monkeypatch.setattr(catalogs, "_catalog", fail)
     with pytest.raises(ZeroDivisionError, match="ours"):
         main(["list", "losses"])
+
+
+def test_only_the_program_itself_ends_without_a_search_for_garbage(monkeypatch):
+    """Search takes 0.6 s with torch; a caller in Python has an end of its own."""
+    registered = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    assert imae.cli.main(["--version"]) == 0
+    assert registered == []
+    monkeypatch.setattr(sys, "argv", ["imae", "--version"])
+    assert imae.cli.main() == 0
+    assert registered == [gc.freeze]
 
 
 def test_the_installed_program_passes_on_its_exit_code():
