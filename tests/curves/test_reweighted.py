@@ -219,7 +219,18 @@ def test_sharp_gce_has_the_value_of_its_integral(T, q, m):
     assert single == pytest.approx(float(exact), rel=2e-5)
 
 
-@pytest.mark.parametrize("T", [0.0, 1e-9, 0.5, 8.0, 16.0, 40.0])
+@pytest.mark.parametrize("T", [0.0, 1e-9, 8.0, 12.0, 12.001, 40.0, 41.0])
+@pytest.mark.parametrize("shape", [(200,), (100, 1, 2)])
+def test_slope_and_value_of_a_step_are_those_of_the_curve(T, shape):
+    m = torch.linspace(-50, 50, 200).view(shape)
+    slope, value = IMAE(T=T).slope_and_value(m)
+    torch.testing.assert_close(value.double(), IMAE(T=T).value(m.double()), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        slope.double(), IMAE(T=T).slope(m.double()), rtol=T * 1e-6 + 1e-6, atol=0
+    )
+
+
+@pytest.mark.parametrize("T", [0.0, 1e-9, 0.5, 8.0, 12.0, 12.001, 16.0, 40.0])
 def test_the_value_from_odds_is_the_value(T: float) -> None:
     """The few nodes of the numpy path, for one row at a time, against 16 nodes in float64."""
     odds = np.exp(-np.linspace(-50, 50, 200)).astype(np.float32)

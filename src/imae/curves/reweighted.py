@@ -95,12 +95,12 @@ class IMAE(Curve):
     def slope_and_value(self, m: Tensor) -> tuple[Tensor, Tensor]:
         """Both at once; the value with an error of 1e-7 in float32."""
         T = self.T
-        is_plain = not torch.compiler.is_compiling() and m.dtype == torch.float32
+        # Numbers for each T are made on the CPU: to an accelerator they would have to be copied.
+        is_plain = m.is_cpu and m.dtype == torch.float32 and not torch.compiler.is_compiling()
         if isinstance(T, Tensor) or T > _LARGEST_T_OF_MANY or not is_plain:
             return super().slope_and_value(m)
         shape = (-1, *(1 for _ in m.shape))
-        parts = (torch.from_numpy(part).view(shape).to(m.device) for part in _exponentials(T))
-        exponents, factors = parts
+        exponents, factors = (torch.from_numpy(part).view(shape) for part in _exponentials(T))
         p = torch.sigmoid(m)
         powers = (torch.addcmul(p, p, p, value=-1) * exponents).exp_()
         slope = powers[-1] * -0.5

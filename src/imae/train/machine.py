@@ -70,8 +70,9 @@ def pinned(threads: int, device: torch.device) -> Iterator[None]:
         torch.set_deterministic_debug_mode(mode)
 
 
-# Operations of a step under which a second thread saves at most 18% of its time; above it saves 22
-# to 31% (benchmarks/threads.py, two cores).
+# Operations of a step up to which one thread is taken, so that parallel runs have a core each. On
+# two idle cores a second thread saves up to 44% of such a step, and 41 to 49% of a larger one
+# (benchmarks/threads.py).
 SMALL_WORK = 1e9
 # From here on a step of convolutions is faster on a CPU in bfloat16 and channels last: one of
 # ResNet-20 with 128 rows (31e9 operations) takes 0.27 s of one core, not 0.53 s
