@@ -41,6 +41,18 @@ def test_a_shrinking_shortcut_takes_every_second_pixel_and_adds_zero_channels():
     assert not y[:, 16:].any()
 
 
+def test_the_gradient_of_a_shrinking_shortcut_keeps_the_layout():
+    block = CIFARResNet(depth=8).layer2[0]
+    nn.init.zeros_(block.bn2.weight)
+    x = torch.rand(2, 16, 8, 8, generator=torch.Generator().manual_seed(0))
+    x = x.to(memory_format=torch.channels_last).requires_grad_()
+    (gradient,) = torch.autograd.grad(block(x).sum(), x)
+    assert gradient.is_contiguous(memory_format=torch.channels_last)
+    expected = torch.zeros(2, 16, 8, 8)
+    expected[:, :, ::2, ::2] = 1
+    assert torch.equal(gradient, expected)
+
+
 @pytest.mark.parametrize("depth", [2, 7, 9, 21, 34])
 def test_other_depths_are_refused(depth):
     with pytest.raises(ArgumentError, match="depth must be"):
