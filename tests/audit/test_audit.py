@@ -245,6 +245,7 @@ def test_a_rare_class_that_was_given_up_is_named_with_what_brings_it_back(tmp_pa
         (np.full((2, 2), 0.5), ["a", None], "given: row '1': the label is missing"),
         (np.array([[1, 0]]), [0], "decimal"),
         (np.full((4, 2), 0.5), [0, 1, 0, 1], "equal for all rows: they say nothing"),
+        (np.array([[0.2, 0.8]]), [1], "one row cannot be compared with others; give more"),
     ],
 )
 def test_probabilities_that_are_none_are_refused(probabilities, given, message):

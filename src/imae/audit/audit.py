@@ -246,7 +246,9 @@ def _evidence_of_arrays(
         raise DataError(f"row_ids: {len(ids)} ids for {len(labels)} rows")
     _check_distinct("class_names", names)
     if isinstance(judged_by, np.ndarray):
-        if len(labels) > 1 and np.ptp(judged_by, axis=0).max() < _SAME:
+        if len(labels) < 2:
+            raise DataError("probabilities: one row cannot be compared with others; give more")
+        if np.ptp(judged_by, axis=0).max() < _SAME:
             raise DataError("probabilities are equal for all rows: they say nothing of the labels")
         is_lost = _is_lost(judged_by.sum(0, dtype=np.float64), labels)
         if not is_lost[labels].all():
