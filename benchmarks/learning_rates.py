@@ -88,7 +88,7 @@ def measured(name: str, arguments: argparse.Namespace) -> float:
 def table(found: dict[str, float]) -> str:
     """The table as text; a dash for a cell that was not run."""
     lines = [
-        "| network | loss | " + " | ".join(map(str, RATES)) + " | largest fall |",
+        "| network | loss | " + " | ".join(map(str, RATES)) + " | highest less lowest |",
         "|---|---|" + "---|" * (len(RATES) + 1),
     ]
     for row in dict.fromkeys(name.rsplit(" ", 1)[0] for name in cells()):
