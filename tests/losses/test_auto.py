@@ -452,6 +452,28 @@ def test_rows_of_classes_without_weight_do_not_count(kind):
         torch.testing.assert_close(weighted.state_dict()[name], value)
 
 
+def test_rows_without_a_class_do_not_count():
+    some, plain = IMAELoss(T="auto"), IMAELoss(T="auto")
+    for logits, target in batches(5):
+        shown = torch.nn.functional.one_hot(target, C).float()
+        shown[::4] = 0  # as where sequences are filled up
+        some(logits, shown)
+        counts = shown.any(1)
+        plain(logits[counts], target[counts])
+    assert plain.auto.T.item() > 0
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(some.state_dict()[name], value)
+
+
+def test_labels_may_be_bytes():
+    loss, bytes_loss = IMAELoss(T="auto"), IMAELoss(T="auto")
+    logits = torch.randn(8, 200, generator=torch.Generator().manual_seed(0))
+    target = torch.tensor([156] * 4 + [3] * 4)  # -100 as a byte is 156
+    loss(logits, target)
+    bytes_loss(logits, target.to(torch.uint8))
+    torch.testing.assert_close(bytes_loss.auto.means, loss.auto.means)
+
+
 def _train_one_of_two(rank, folder):
     torch.set_num_threads(1)
     torch.distributed.init_process_group(

@@ -2,8 +2,10 @@
 
 import copy
 import pickle
+from dataclasses import dataclass
 from functools import partial
 from threading import Thread
+from typing import ClassVar
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 import imae
-from imae.curves import IMAE, MAE, Window
+from imae.curves import IMAE, MAE, FromWeight, Scale, Window
 from imae.curves.curve import Curve
 from imae.errors import ArgumentError
 from imae.losses import IMAELoss, auto, curve_loss, kernel
@@ -169,9 +171,9 @@ def test_a_small_batch_in_evaluation_mode_changes_no_state():
     torch.testing.assert_close(loss.state_dict(), before, rtol=0, atol=0)
 
 
+@dataclass  # not frozen, so it cannot be hashed
 class Unhashable(Curve):
-    name = "unhashable"
-    __hash__ = None
+    name: ClassVar[str] = "unhashable"
 
     def value(self, m):
         return MAE().value(m)
@@ -184,6 +186,23 @@ def test_the_weight_at_chance_of_any_curve_and_number_of_classes():
     assert constant_number(Unhashable(), 4, "chance") == pytest.approx(4 * 0.25 * 0.75)
     assert constant_number(MAE(), 1, "chance") == 1
     assert constant_number(Window(MAE(), low=0.0), 4, "chance") == 1  # where it is 0
+
+
+@pytest.mark.parametrize("num_rows", [6, 6000])  # computed in one pass of numpy, or in pieces
+@pytest.mark.parametrize("normalize", ["chance", "half"])
+def test_the_scale_follows_what_changes_in_a_curve(num_rows, normalize):
+    logits, target = LOGITS.repeat(num_rows // 6, 1), TARGET.repeat(num_rows // 6)
+    T = torch.tensor(8.0)
+
+    def weight(p):
+        return torch.exp(T * p * (1 - p))
+
+    for value in (8.0, 2.0):
+        T.fill_(value)
+        expected = gradient_of(IMAELoss(T=value, normalize=normalize), logits, target)
+        for curve in (IMAE(T=T), FromWeight(weight), Scale(FromWeight(weight), 1.0)):
+            loss = partial(curve_loss, curve=curve, normalize=normalize)
+            torch.testing.assert_close(gradient_of(loss, logits, target), expected)
 
 
 def test_a_small_batch_refuses_a_cap_that_cannot_be_met():

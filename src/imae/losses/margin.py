@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -243,17 +244,31 @@ def constant_weight(curve: Curve, logits: Tensor, scale: str) -> Tensor:
 
 
 def constant_number(curve: Curve, num_classes: int, scale: str) -> float:
-    """``constant_weight`` as a number, of a curve whose parameters are numbers.
+    """``constant_weight`` as a number.
 
     Examples:
         >>> constant_number(CCE(), 4, "chance")
         1.5
     """
     p = 0.5 if scale == "half" else 1 / num_classes
+    if not _has_only_numbers(curve):  # a tensor or a function may give something else next time
+        return _weight_or_one(curve, p)
     try:
         return _remembered_weight(curve, p)
-    except TypeError:  # a function of it cannot be hashed
+    except TypeError:  # its class cannot be hashed
         return _weight_or_one(curve, p)
+
+
+def _has_only_numbers(curve: Curve) -> bool:
+    for field in fields(curve):  # type: ignore[arg-type]  # leaves are dataclasses
+        value = getattr(curve, field.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Curve):
+                if not _has_only_numbers(part):
+                    return False
+            elif not isinstance(part, int | float | str | None):
+                return False
+    return True
 
 
 def _weight_or_one(curve: Curve, p: float) -> float:

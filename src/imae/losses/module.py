@@ -220,7 +220,7 @@ class IMAELoss(CurveLoss):
         if target.is_floating_point():
             counts = self._counts_of(target)
             return auto.observe(logits, target.argmax(1), counts, _total, limit=self._capped)
-        counts = target != self.ignore_index
+        counts = target.long() != self.ignore_index  # -100 would wrap around among bytes
         if self.weight is not None:
             counts &= (self.weight != 0)[target.long().masked_fill(~counts, 0)]
         return auto.observe(logits, target, counts, _total, limit=self._capped)
@@ -231,12 +231,12 @@ class IMAELoss(CurveLoss):
         is_easy = is_plain(logits) and logits.dim() == 2 and is_easily_capped(logits)
         return capped(logits, self.cap)[0] if is_easy else cap_logits(logits, self.cap)
 
-    def _counts_of(self, target: Tensor) -> Tensor | None:
-        """Which rows of probabilities have a class of some weight, shape (N, ...); None for all."""
-        if self.weight is None:
-            return None
-        of_class = (self.weight != 0).view(1, -1, *(1,) * (target.dim() - 2))
-        return ((target != 0) & of_class).any(1)
+    def _counts_of(self, target: Tensor) -> Tensor:
+        """Which rows of probabilities have a class of some weight, shape (N, ...)."""
+        has_class = target != 0
+        if self.weight is not None:
+            has_class &= (self.weight != 0).view(1, -1, *(1,) * (target.dim() - 2))
+        return has_class.any(1)
 
 
 def _is_distributed() -> bool:

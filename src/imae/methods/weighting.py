@@ -409,7 +409,8 @@ class OGC(Method):
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Restores the state that ``get_extra_state`` returned."""
-        self.k, self._num_steps, self.recent = state["k"], state["num_steps"], state["recent"]
+        self.k, self._num_steps = state["k"], state["num_steps"]
+        self.recent = state["recent"].to(self.recent.device)
 
     def extra_repr(self) -> str:
         """The options, for ``repr``."""
