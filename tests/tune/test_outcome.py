@@ -1,15 +1,18 @@
 import math
 import re
+import shlex
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from imae.train import build_config
+from imae.train.config import with_settings
 from imae.tune import shrinkage
 from imae.tune.outcome import (
     Outcome,
     Trial,
+    added_rate,
     choose,
     noise_rate,
     standard_error,
@@ -108,11 +111,37 @@ def made_up(tmp_path, trials, **replaced):
     return Outcome(**given | replaced)
 
 
+def test_the_command_has_the_parameters_of_its_own_loss_only():
+    base = build_config({"data": {"name": "digits"}, "method": {"arguments": {"T": 4.0}}})
+    settings = {"method.name": "gce", "method.arguments.q": 0.5}
+    command = train_command(base, settings)
+    assert command == "imae train digits --loss gce --set method.arguments.q=0.5"
+
+
+def test_the_command_writes_none_and_lists_so_that_they_are_read_again():
+    base = build_config({"data": {"name": "digits"}})
+    given = {"method.name": "forward", "method.arguments.matrix": [[0.9, 0.1], [0.2, 0.8]]}
+    words = shlex.split(train_command(base, given))
+    texts = [word for before, word in pairwise(words) if before == "--set"]
+    read = with_settings({}, texts)["method"]["arguments"]
+    assert read == {"matrix": [[0.9, 0.1], [0.2, 0.8]]}
+    command = train_command(base, {"method.name": "imae_capped", "method.arguments.cap": None})
+    assert command == "imae train digits --set method.arguments.cap=none"
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate"),
+    [("symmetric:0.4", 0.4), ("uniform:0.4", 0.36), ("cifar10_asymmetric:0.4", None), (None, None)],
+)
+def test_the_share_of_wrong_labels_is_known_where_it_follows_from_the_rate(noise, rate):
+    base = build_config({"data": {"name": "digits"}, "noise": noise})
+    assert added_rate(base, 10) == (None if rate is None else pytest.approx(rate))
+
+
 def test_few_rows_that_are_all_predicted_do_not_show_that_no_label_is_wrong(tmp_path):
     """Wilson's interval of 20 of 20 goes down to 84%."""
-    base = build_config({"data": {"name": "rows.csv"}})
     best = Trial(0, {}, 1.0, num_rows=20)
-    rate = noise_rate(base, best, is_clean=False)
+    rate = noise_rate(best, is_clean=False)
     assert rate == pytest.approx(0.161, abs=0.001)
     error = standard_error(1.0, 20)
     assert error == pytest.approx(0.024, abs=0.001)

@@ -15,6 +15,7 @@ from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.records.files import hold
 from imae.train import Stopped, train
+from imae.train.config import TrainConfig
 from imae.train.processes import fresh_process, start
 from imae.tune import search as search_module
 from imae.tune import tune
@@ -26,6 +27,12 @@ def found(outcome):
     return [(dict(each.settings), each.accuracy, each.fitted) for each in outcome.trials]
 
 
+def accuracy_in(folder, trial):
+    """The accuracy in the run of a trial."""
+    run = RunFolder(folder / "trials" / f"{trial.number:04d}")
+    return run.result()["best"]["validation_accuracy"]
+
+
 def test_a_search_ends_with_a_setting_a_command_and_a_page(search, tmp_path):
     said = []
     outcome = search(trials=4, say=said.append)
@@ -33,8 +40,7 @@ def test_a_search_ends_with_a_setting_a_command_and_a_page(search, tmp_path):
     assert outcome.trials[0].settings["method.arguments.T"] == "auto"  # the defaults come first
     assert outcome.settings == outcome.chosen.settings
     assert outcome.chosen.num_rows == 27
-    run = RunFolder(tmp_path / "search" / "trials" / f"{outcome.best.number:04d}")
-    assert run.result()["best"]["validation_accuracy"] == outcome.best.accuracy
+    assert accuracy_in(tmp_path / "search", outcome.best) == outcome.best.accuracy
     stored = json.loads((tmp_path / "search" / "result.json").read_text())
     assert stored["settings"] == outcome.settings
     assert stored["command"] == outcome.command
@@ -61,7 +67,11 @@ def test_a_killed_search_ends_as_one_that_was_not(search, whole, moment, config,
     start(child)
     child.join()
     assert child.exitcode == -signal.SIGKILL
-    assert found(search(trials=3)) == found(whole)[:3]
+    outcome = search(trials=3)
+    assert found(outcome) == found(whole)[:3]
+    assert outcome.trials[0].number == 0
+    for each in outcome.trials:  # one that was tried again has the number of its folder
+        assert accuracy_in(tmp_path / "search", each) == each.accuracy
 
 
 def test_an_epoch_that_is_trained_again_after_a_kill_is_reported_once():
@@ -307,6 +317,43 @@ def test_given_parameters_are_not_searched(search):
     assert len({each.settings["method.arguments.cap"] for each in outcome.trials}) > 1
 
 
+def test_a_parameter_that_only_some_losses_take_is_given_to_these(search):
+    given = {"method": {"name": "imae_capped", "arguments": {"T": 3.0}}}
+    outcome = search(given, trials=6, losses=["imae_capped", "gce"])
+    by_loss = {each.settings["method.name"]: each.settings for each in outcome.trials}
+    assert by_loss["imae_capped"]["method.arguments.T"] == 3.0
+    assert "method.arguments.T" not in by_loss["gce"]
+
+
+def test_a_parameter_that_is_given_as_none_is_none(search, tmp_path):
+    given = {"method": {"name": "imae_capped", "arguments": {"cap": None}}}
+    outcome = search(given, trials=1)
+    run = RunFolder(tmp_path / "search" / "trials" / "0000")
+    assert run.config()["method"]["arguments"]["cap"] is None
+    assert "--set method.arguments.cap=none" in outcome.command
+
+
+@pytest.mark.parametrize("name", ["a{b}", "what?", "50%41"])
+def test_a_folder_may_have_any_name(search, tmp_path, name):
+    assert len(search(trials=1, out=name).trials) == 1
+    assert (tmp_path / name / "search.db").is_file()
+    assert {each.name for each in tmp_path.iterdir()} == {"clean.npz", "rows.npz", name}
+    assert len(search(trials=1, out=name).trials) == 1
+
+
+@pytest.mark.parametrize(
+    ("train", "number"),
+    [
+        ({}, 40),
+        ({"epochs": 9}, 9),
+        ({"steps": 30, "batch_size": 10}, 3),
+        ({"epochs": 2, "batch_size": 10, "evaluate_every": 5}, 4),
+    ],
+)
+def test_measurements_of_a_trial_are_counted(train, number):
+    assert search_module._num_measurements(TrainConfig(**train), 100) == number
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -328,6 +375,11 @@ def test_given_parameters_are_not_searched(search):
         ({"storage": "nonsense"}, "not an address"),
         ({"storage": "nosuch://host/x"}, "cannot be used"),
         ({"settings": {"data": {"name": "digits", "hold_out": 0}}}, "nothing is held out"),
+        ({"settings": {"data": {"name": "digits", "planted": 0.1}}}, "data.planted: a search"),
+        (
+            {"settings": {"method": {"arguments": {"T": 2}}}, "losses": ["gce", "cce"]},
+            "method.arguments.T: is not a parameter of gce, cce",
+        ),
         ({"settings": {"machine": {"devices": 2}}}, "one process"),
     ],
 )
@@ -418,6 +470,15 @@ def test_the_rows_of_a_validation_part_are_counted(search, rows, tmp_path):
     outcome = search({"data": {"name": str(tmp_path / "parts.npz")}}, trials=2)
     assert outcome.best.num_rows == 30
     assert outcome.standard_error < 0.1
+
+
+def test_a_validation_part_that_is_not_used_is_none(search, rows, tmp_path):
+    files = np.load(rows)
+    parts = {"x_val": files["x"][:9], "y_val": files["y"][:9]}
+    np.savez(tmp_path / "parts.npz", **files, **parts)
+    data = {"name": str(tmp_path / "parts.npz"), "hold_out": 0.0, "own_validation": False}
+    with pytest.raises(ArgumentError, match="nothing is held out"):
+        search({"data": data}, trials=1)
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone(search, tmp_path):

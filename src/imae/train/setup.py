@@ -306,8 +306,8 @@ def first_row(train: Split) -> Tensor:
     return train.inputs.batch(np.zeros(1, np.int64), generator=None)
 
 
-_DEFAULT_EPOCHS = 40
-_DEFAULT_BATCH_SIZE = 64
+DEFAULT_EPOCHS = 40
+DEFAULT_BATCH_SIZE = 64
 
 
 def resolved(config: Config, prepared: Prepared) -> Config:
@@ -324,8 +324,8 @@ def resolved(config: Config, prepared: Prepared) -> Config:
         raise ArgumentError(
             f"train.batch_size: {train.batch_size} is more than the {rows} rows to train on"
         )
-    batch_size = train.batch_size or min(_DEFAULT_BATCH_SIZE, rows)
-    epochs = train.epochs or (None if train.steps is not None else _DEFAULT_EPOCHS)
+    batch_size = train.batch_size or min(DEFAULT_BATCH_SIZE, rows)
+    epochs = train.epochs or (None if train.steps is not None else DEFAULT_EPOCHS)
     name = config.model.name or model_for(prepared.train.inputs.shape, rows)
     config = with_full_paths(config)
     changes: dict[str, Any] = {

@@ -20,6 +20,7 @@ from imae.report import chart
 from imae.report.chart import LEFT, RIGHT, WIDE, WIDTH, Axis, log_ticks, round_axis, ticks_between
 from imae.report.page import build_environment, policy
 from imae.train import Config, build_config, with_values
+from imae.tune.study import first_number
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -43,6 +44,7 @@ _OPTIONS = {
     "data.root": "--root",
 }
 
+_ARGUMENTS = "method.arguments."
 _FIRST = 0  # number of the trial that has the defaults
 
 
@@ -95,8 +97,9 @@ class Outcome:
             deviation.
         shrinkage: By how much differences between settings are smaller on given labels than on
             true ones, in (0, 1]; 1 with clean labels.
-        noise_rate: Share of wrong labels: that of the noise that was added, or else the most it can
-            be by the held-out labels that the best trial does not predict.
+        noise_rate: Share of wrong labels: that of the noise that was added, if it follows from its
+            rate, or else the most it can be by the held-out labels that the best trial does not
+            predict.
         is_rate_known: Whether it is that of the noise that was added.
         is_clean: Whether accuracies are on clean labels.
         trials: All that ended, by number.
@@ -242,7 +245,8 @@ def conclude(
     Raises:
         ImaeError: If no trial finished.
     """
-    tried = tuple(_trial(each, space(each.params), clean_rows) for each in ended)
+    trials = (_trial(each, space(each.params), clean_rows) for each in ended)
+    tried = tuple(sorted(trials, key=lambda each: each.number))
     if not any(each.accuracy is not None for each in tried):
         why = f"{num_failed} failed; remove the cause" if num_failed else "give more time"
         raise ImaeError(f"no trial has finished; {why}, the same command continues")
@@ -250,7 +254,8 @@ def conclude(
     chosen = choose(tried, is_clean=is_clean)
     best = choose(tried, is_clean=True)
     assert best.accuracy is not None
-    rate = noise_rate(base, best, is_clean=is_clean)
+    known_rate = added_rate(base, num_classes)
+    rate = noise_rate(best, is_clean=is_clean) if known_rate is None else known_rate
     outcome = Outcome(
         settings=dict(chosen.settings),
         command=train_command(base, chosen.settings),
@@ -259,7 +264,7 @@ def conclude(
         standard_error=standard_error(best.accuracy, best.num_rows),
         shrinkage=1.0 if is_clean else shrinkage(rate, num_classes),
         noise_rate=rate,
-        is_rate_known=base.noise is not None,
+        is_rate_known=known_rate is not None,
         is_clean=is_clean,
         trials=tried,
         folder=folder,
@@ -279,7 +284,7 @@ def _trial(trial: "FrozenTrial", settings: dict[str, Any], clean_rows: int | Non
         is_hit = np.unpackbits(packed, count=number).astype(bool)
     is_complete = trial.state.name == "COMPLETE"
     return Trial(
-        trial.number,
+        first_number(trial),
         settings,
         trial.value if is_complete else None,
         attributes.get("fitted"),
@@ -289,13 +294,35 @@ def _trial(trial: "FrozenTrial", settings: dict[str, Any], clean_rows: int | Non
     )
 
 
-def noise_rate(base: Config, best: Trial, *, is_clean: bool) -> float:
-    """The rate of the added noise, or else the most it can be by the labels not predicted."""
-    if base.noise is not None:
-        return parse(base.noise).rate
+def added_rate(base: Config, num_classes: int) -> float | None:
+    """The share of labels that added noise makes wrong, if that follows from its rate.
+
+    Examples:
+        >>> base = build_config({"data": {"name": "digits"}, "noise": "uniform:0.4"})
+        >>> round(added_rate(base, 10), 2)
+        0.36
+    """
+    if base.noise is None:
+        return None
+    noise = parse(base.noise)
+    if noise.kind == "uniform":  # a label that is drawn again may be the right one
+        return noise.rate * (1 - 1 / num_classes)
+    return noise.rate if noise.kind == "symmetric" else None
+
+
+def noise_rate(best: Trial, *, is_clean: bool) -> float:
+    """The most that the share of wrong labels can be, by the labels that are not predicted."""
     if is_clean or best.accuracy is None:
         return 0.0
     return 1 - wilson(best.accuracy, best.num_rows)[0]
+
+
+def trial_config(base: Config, settings: Mapping[str, Any]) -> Config:
+    """The settings of all trials with those of one, which has a method of its own."""
+    content = with_values(base.model_dump(), {"method": {}, **settings})
+    none = {key.removeprefix(_ARGUMENTS): None for key, value in settings.items() if value is None}
+    content["method"]["arguments"] = {**content["method"].get("arguments", {}), **none}
+    return build_config(content)
 
 
 def train_command(base: Config, settings: Mapping[str, Any]) -> str:
@@ -306,23 +333,32 @@ def train_command(base: Config, settings: Mapping[str, Any]) -> str:
         ...               {"method.arguments.T": 4.5})
         "imae train 'my data.csv' --T 4.5 --epochs 9"
     """
-    config = build_config(with_values(base.model_dump(), dict(settings)))
+    config = trial_config(base, settings)
     default = _flat(build_config({"data": {"name": config.data.name}}).model_dump(mode="json"))
     changed = {
         key: value
         for key, value in _flat(config.model_dump(mode="json")).items()
-        if value != default.get(key) and value is not None and key != "out"
+        if key != "out" and (value is not None or key.startswith(_ARGUMENTS))
+        if value != default.get(key) or key not in default
     }
     if changed.pop("data.from_python", False):
         return f"imae.train.train({with_values({}, changed)}, data=...)"
     words = ["imae", "train", shlex.quote(config.data.name)]
     for key, value in changed.items():
-        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        if key in _OPTIONS:
+        text = _as_text(key, value)
+        if key in _OPTIONS and value is not None:
             words += [_OPTIONS[key], shlex.quote(text)]
         else:
             words += ["--set", shlex.quote(f"{key}={text}")]
     return " ".join(words)
+
+
+def _as_text(key: str, value: Any) -> str:
+    """A setting as ``--set`` reads it."""
+    if isinstance(value, list):
+        has_type = not key.startswith((_ARGUMENTS, "model.arguments.", "data.options."))
+        return ",".join(map(str, value)) if has_type else json.dumps(value)
+    return "none" if value is None else str(value)
 
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

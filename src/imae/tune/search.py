@@ -32,19 +32,22 @@ from imae.methods.catalog import METHODS
 from imae.records import RunFolder
 from imae.records.files import hold, whole_file
 from imae.records.measures import HELD_OUT
-from imae.train import Config, Run, Stopped, build_config, resume, train, with_values
+from imae.train import Config, Run, Stopped, build_config, resume, train
+from imae.train.config import TrainConfig
 from imae.train.display import Display
 from imae.train.launch import given_data
 from imae.train.predict import predict
 from imae.train.rows import load_rows
-from imae.tune.outcome import Outcome, conclude, setting_words
+from imae.train.setup import DEFAULT_BATCH_SIZE, DEFAULT_EPOCHS
+from imae.tune.outcome import Outcome, conclude, setting_words, trial_config
 from imae.tune.study import (
-    FIRST,
     PROBLEM,
     SAME,
     STUDY,
     distinct,
     ended,
+    file_url,
+    first_number,
     num_before,
     open_study,
     storage_errors,
@@ -143,7 +146,7 @@ def tune(
             f"{clean.num_trained} of {len(clean.labels)} rows of {clean.name} are in "
             f"{base.data.name} too, where they are trained on; remove them from it"
         )
-    if base.data.hold_out == 0 and rows.data.validation is None:
+    if base.data.hold_out == 0 and not _has_validation(base, rows.data):
         raise ArgumentError("data.hold_out: nothing is held out to choose by; leave it at 0.1")
     folder = Path(out)
     about = {
@@ -154,7 +157,7 @@ def tune(
     }
     limit = trials if trials is not None or minutes is not None else TRIALS
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    url = storage or f"sqlite:///{(folder / 'search.db').resolve()}"
+    url = storage or file_url((folder / "search.db").resolve())
     with contextlib.ExitStack() as stack:
         is_new = _check_folder(folder, {**about, "study": study})
         if storage is None:
@@ -167,7 +170,7 @@ def tune(
                 name=study,
                 about=about,
                 seed=base.seed,
-                warm_up=max(1, (base.train.epochs or 9) // 3),
+                warm_up=max(1, _num_measurements(base.train, len(rows.data.train)) // 3),
                 is_shared=storage is not None,
             )
         )
@@ -175,8 +178,8 @@ def tune(
             _claim(folder, {**about, "study": study})
         if not found.get_trials(deepcopy=False):
             found.enqueue_trial(space.start(base.optimizer.lr), skip_if_exists=True)
-        validation = rows.data.validation if base.data.own_validation else None
-        num_validation = None if validation is None else len(validation)
+        has_validation = _has_validation(base, rows.data)
+        num_validation = len(rows.data.validation) if has_validation else None
         objective = Objective(base, space, folder, clean, limit, deadline, num_validation, given)
         _search(found, objective, say=say)
         return conclude(
@@ -200,6 +203,23 @@ def _check_budget(config: Config, number: int | None, minutes: float | None) -> 
             "machine.devices: a trial runs in one process; start the command several times with "
             "one --storage instead"
         )
+
+    if config.data.planted:
+        raise ArgumentError("data.planted: a search needs no planted labels; leave it out")
+
+
+def _has_validation(config: Config, data: Data) -> bool:
+    """Whether accuracy is measured on the data's own validation part."""
+    is_used = config.data.own_validation and config.data.trusted != "validation"
+    return is_used and data.validation is not None
+
+
+def _num_measurements(train: TrainConfig, num_rows: int) -> int:
+    """About how often a trial measures the accuracy on held-out rows."""
+    batch_size = train.batch_size or min(DEFAULT_BATCH_SIZE, num_rows)
+    steps_per_epoch = -(-num_rows // batch_size)
+    steps = train.steps or (train.epochs or DEFAULT_EPOCHS) * steps_per_epoch
+    return steps // (train.evaluate_every or steps_per_epoch)
 
 
 def _without_features(config: Config) -> Config:
@@ -300,7 +320,7 @@ def _wait_for_others(study: "optuna.Study") -> None:
 
 def _line(study: "optuna.Study", objective: "Objective") -> str:
     trial = study.get_trials(deepcopy=False)[objective.number or 0]
-    line = f"trial {trial.number}: {setting_words(objective.space.values(trial.params))}: "
+    line = f"trial {first_number(trial)}: {setting_words(objective.space.values(trial.params))}: "
     if SAME in trial.user_attrs:
         return f"{line}as trial {trial.user_attrs[SAME]}, not trained again"
     if trial.state.name == "PRUNED":
@@ -326,10 +346,15 @@ class Space:
         """Raises if a loss is unknown or a range is empty.
 
         Raises:
-            ArgumentError: If so, or if nothing is left to search.
+            ArgumentError: If so, if no loss takes a parameter that is given, or if nothing is left
+                to search.
         """
         if self.lr is not None and not _is_range(self.lr):
             raise ArgumentError(f"lr must be a range such as 0.005:0.2, got {self.lr}")
+        taken = [METHODS.find(loss).defaults.keys() for loss in self.losses]
+        if unknown := self.fixed.keys() - set().union(*taken):
+            names = ", ".join(self.losses)
+            raise ArgumentError(f"method.arguments.{min(unknown)}: is not a parameter of {names}")
         ranges = [_ranges(loss).keys() - self.fixed.keys() for loss in self.losses]
         if len(self.losses) == 1 and self.lr is None and not ranges[0]:
             raise ArgumentError(
@@ -511,7 +536,7 @@ class Objective:
         self.space.suggest(trial)
         for other in trials(trial.study, "COMPLETE", "PRUNED"):
             if other.params == trial.params:  # a run of the same settings would end the same
-                trial.set_user_attr(SAME, other.number)
+                trial.set_user_attr(SAME, first_number(other))
                 if other.state.name == "PRUNED":
                     raise optuna.TrialPruned
                 return float(other.value or 0.0)
@@ -527,13 +552,13 @@ class Objective:
         return self._measure(trial, run)
 
     def _run(self, trial: "optuna.Trial") -> Run:
-        number = trial.user_attrs.get(FIRST, trial.number)
+        number = first_number(trial)
         path = self.folder / "trials" / f"{number:04d}"
         watch = _Watch(trial, self.deadline)
         if not RunFolder(path).exists():
-            values = {"method": {}, **self.space.values(trial.params), "out": str(path)}
-            content = with_values(self.base.model_dump(), values)
-            return train(build_config(content), data=self.data, display=watch)
+            config = trial_config(self.base, self.space.values(trial.params))
+            config = config.model_copy(update={"out": str(path)})
+            return train(config, data=self.data, display=watch)
         for row in RunFolder(path).history():
             watch.measured(row)
         return resume(path, data=self.data, model=self.base.model.name, display=watch)

@@ -7,6 +7,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imae._draws import derive_seed
@@ -38,7 +39,7 @@ def open_study(
         name: Name of the study in the storage.
         about: What is searched, in plain values by topic; a study about something else is refused.
         seed: Seed of all suggestions.
-        warm_up: Epochs in which no trial is pruned.
+        warm_up: Measurements of a trial before it may be pruned.
         is_shared: Whether other processes may work on it. If not, trials that are marked as
             running were left by a process that died, and are tried again.
 
@@ -72,6 +73,16 @@ def open_study(
     finally:
         storage.remove_session()
         storage.engine.dispose()
+
+
+def file_url(path: Path) -> str:
+    """The address of a database in a file.
+
+    Raises:
+        MissingExtraError: If sqlalchemy is not installed.
+    """
+    engine = import_extra("sqlalchemy.engine", extra="tune")
+    return str(engine.URL.create("sqlite", database=str(path)).render_as_string())
 
 
 def _storage(url: str, *, is_shared: bool) -> "optuna.storages.RDBStorage":
@@ -112,13 +123,12 @@ def try_again(study: "optuna.Study", trial: "FrozenTrial") -> None:
     """Puts a trial whose process died or was stopped at the front of the queue."""
     from optuna.trial import TrialState, create_trial
 
-    first = trial.user_attrs.get(FIRST, trial.number)
     study.add_trial(
         create_trial(
             state=TrialState.WAITING,
             params=trial.params,
             distributions=trial.distributions,
-            user_attrs={FIRST: first},
+            user_attrs={FIRST: first_number(trial)},
             system_attrs=trial.system_attrs,  # parameters that were asked for, if any
         )
     )
@@ -129,12 +139,13 @@ def _interrupted_trials(study: "optuna.Study") -> "list[FrozenTrial]":
     every = study.get_trials(deepcopy=False)
     stopped = [each for each in every if _was_stopped(each)]
     running = [each for each in every if each.state.name == "RUNNING"]
-    last = {each.user_attrs.get(FIRST, each.number): each.number for each in every}
-    return [
-        each
-        for each in (*running, *stopped)
-        if last[each.user_attrs.get(FIRST, each.number)] == each.number
-    ]
+    last = {first_number(each): each.number for each in every}
+    return [each for each in (*running, *stopped) if last[first_number(each)] == each.number]
+
+
+def first_number(trial: "FrozenTrial | optuna.Trial") -> int:
+    """The number of a trial, of one that is tried again that of its first attempt."""
+    return int(trial.user_attrs.get(FIRST, trial.number))
 
 
 def trials(study: "optuna.Study", *states: str) -> "list[FrozenTrial]":
