@@ -109,6 +109,18 @@ def test_at_the_turning_point_the_network_goes_back_an_epoch():
         assert torch.equal(after, before if epoch == TURN - 1 else before + 1)
 
 
+def test_a_run_that_is_lengthened_measures_every_epoch():
+    whole, run = Run(), Run()
+    list(whole.train(range(12)))
+    run.method.facts = replace(run.method.facts, num_epochs=8)
+    list(run.train(range(8)))
+    assert len(run.method.dimensions) == 8  # none after the last epoch
+    run.method.facts = replace(run.method.facts, num_epochs=12)
+    list(run.train(range(8, 12)))
+    assert run.method.dimensions == whole.method.dimensions
+    assert run.method.turning_point == whole.method.turning_point == TURN
+
+
 def test_an_early_rise_is_no_turning_point():
     planned = [3, 3, 4, 3, 3, 3, 9, 3, 3, 3]
     run = Run(planned, warm_up=0.2)

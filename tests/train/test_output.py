@@ -1,4 +1,6 @@
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -66,6 +68,13 @@ def test_exports_contain_the_cap(run, tmp_path, format):
         session = import_extra("onnxruntime", extra="export").InferenceSession(str(path))
         found = torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_with_a_cap_is_copied_and_stored(run):
+    network = run.load_model()
+    inputs = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    for other in (copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
+        assert torch.equal(other(inputs), network(inputs))
 
 
 def test_the_description_names_the_cap(run):

@@ -286,6 +286,24 @@ def test_a_run_stops_before_predictions_begin_to_change_again(configure):
     again = resume(run.path)
     assert again.result["steps"] == run.result["steps"], "a resume does not train further"
     assert again.result["best"] == run.result["best"]
+    before = {path.name: path.read_bytes() for path in run.path.glob("*.json")}
+    with pytest.raises(ArgumentError, match=f"in epoch {best}, and so cannot be lengthened"):
+        resume(run.path, epochs=70)
+    assert {path.name: path.read_bytes() for path in run.path.glob("*.json")} == before
+
+
+def test_the_epoch_before_predictions_change_again_is_measured(configure):
+    config = configure(
+        data={"hold_out": 0.0},
+        method={"name": "cce"},
+        optimizer={"lr": 0.1},
+        train={"epochs": 60, "early_stop": "label_wave", "evaluate_every": 7},
+        schedule={"name": "constant"},
+        noise="symmetric:0.4",
+    )
+    run = train(config)
+    step = load_tensors(run.path / "weights" / "best.pt")["step"]
+    assert run.result["best"]["step"] == step
 
 
 def test_a_wave_without_a_minimum_does_not_end():

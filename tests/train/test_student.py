@@ -30,6 +30,18 @@ def test_a_student_learns_the_predictions_of_the_best_epoch_for_every_row(config
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.filterwarnings("ignore:.*predicts no row as")
+@pytest.mark.parametrize("noise", ["symmetric:0.4", None])
+def test_a_student_does_not_choose_by_labels_that_its_teacher_had_wrong(configure, arrays, noise):
+    content = dict(np.load(arrays))
+    is_validation = np.arange(len(content["y"])) % 5 == 3
+    split = np.where(is_validation, "validation", content["split"])
+    np.savez(arrays, **{**content, "split": split})
+    student = train_student(train(configure(noise=noise)))
+    measured = [row["validation_accuracy"] for row in student.history]
+    assert all((each is None) == (noise is not None) for each in measured)
+
+
 def test_labels_that_a_spreadsheet_would_run_are_read_back(tmp_path):
     x = np.random.default_rng(0).normal(size=(40, 3))
     y = np.array(["=1+1", 'a "quoted", name'])[np.arange(40) % 2]

@@ -89,8 +89,8 @@ def curve_loss(
             of IMAE, so that a large T is not a large step; "batch" by the mean weight of the batch
             (a constant for the gradient), so that the mean weight is 1.
         cap: Largest probability of a class, in (1 / C, 1): the loss sees
-            ``imae.cap_logits(logits, cap)``. A model that is trained so should end in
-            ``imae.CappedLogits(cap)`` for its predictions to have these probabilities.
+            ``imae.cap_logits(logits, cap)``. Add ``imae.CappedLogits(cap)`` to the trained model
+            for its predictions to have these probabilities. With two classes do not cap twice.
 
     Returns:
         A scalar, or with ``reduction="none"`` the shape of the class targets, dtype of

@@ -550,7 +550,8 @@ class CappedLogits(LogitLimit):
     """The last step of a model whose confidence is capped; see ``imae.cap_logits``.
 
     A cap belongs to the model and not only to its loss: put this step after the last layer, and
-    predictions have the probabilities that the loss has seen.
+    predictions have the probabilities that the loss has seen. Train through it, or give the cap to
+    the loss: of two classes, a second cap of the same size shortens logits again.
 
     Args:
         cap: Largest probability of a class, in (0, 1), above 1 / C.

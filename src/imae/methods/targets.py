@@ -350,10 +350,12 @@ class D2L(Method):
         return math.exp(-epoch / self.facts.num_epochs * expansion)
 
     def start_epoch(self, epoch: int) -> None:
-        """Measures the network before the first epoch; before others ``end_epoch`` has done it."""
-        if epoch == 0 and not self.dimensions:
-            self.dimensions.append(self._measure(0))
-            self._keep_weights()
+        """Measures the network before the first epoch, and where a run that had ended goes on.
+
+        Before other epochs ``end_epoch`` has done it.
+        """
+        if len(self.dimensions) == epoch:
+            self._look(epoch)
 
     def forward(self, rows: Rows) -> Tensor:
         """Loss of every row, shape (B,)."""
@@ -362,14 +364,17 @@ class D2L(Method):
         )
 
     def end_epoch(self, epoch: int) -> None:
-        """Measures the network before the next epoch, and looks for the turning point."""
-        if epoch + 1 == self.facts.num_epochs:
-            return
-        self.dimensions.append(self._measure(epoch + 1))
+        """Measures the network before the next epoch."""
+        if epoch + 1 < self.facts.num_epochs:
+            self._look(epoch + 1)
+
+    def _look(self, epoch: int) -> None:
+        """Measures the network before an epoch, and looks for the turning point."""
+        self.dimensions.append(self._measure(epoch))
         if self.turning_point is not None:
             return
         if self._is_turning():
-            self.turning_point = epoch + 1
+            self.turning_point = epoch
             self.facts.networks[0].load_state_dict(self._weights_before)
             self._weights_before = {}
         else:

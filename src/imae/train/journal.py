@@ -85,6 +85,17 @@ class Journal:
                 f"{state.step / state.steps_per_epoch:g} epochs"
             )
         epochs, begun = divmod(state.step, state.steps_per_epoch)
+        if train.early_stop is not None:
+            for epoch in self.run.epochs()[:epochs]:
+                self._note(self.run.dynamics(epoch).predicted)
+            best, is_over = self._wave(state)
+            if is_over and is_longer:
+                raise ArgumentError(
+                    f"{self.run.path}: was stopped early, as predictions changed least in epoch "
+                    f"{best}, and so cannot be lengthened; train again without train.early_stop"
+                )
+            if is_over:
+                state.total_steps = state.step
         is_cut_short = bool(begun) and epochs + 1 in self.run.epochs()
         if state.is_first and is_longer:
             if is_cut_short:  # its rows count for the epoch that now continues
@@ -96,11 +107,6 @@ class Journal:
         if state.is_first:
             is_complete = is_cut_short and state.step == state.total_steps
             self.run.truncate(step=state.step, num_epochs=epochs + is_complete)
-        if train.early_stop is not None:
-            for epoch in self.run.epochs()[:epochs]:
-                self._note(self.run.dynamics(epoch).predicted)
-            if self._wave(state)[1]:
-                state.total_steps = state.step
 
     def advanced(self, state: State) -> None:
         """Records that a step is done."""

@@ -249,6 +249,8 @@ def _student_config(
     content["data"] |= {"labels": str(labels.resolve()), "planted": 0.0}
     if prepared.is_held_out:
         content["data"]["hold_out"] = 0.0
+    elif config.noise is not None:  # without it the validation part would have its true labels
+        content["data"] |= {"hold_out": 0.0, "own_validation": False}
     return build_config(content)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -123,7 +124,12 @@ def add_output(network: nn.Module, method: Method) -> None:
     """
     step = method.output()
     if step is not None:
-        network.register_forward_hook(lambda _module, _inputs, logits: step(logits))
+        network.register_forward_hook(partial(_after, step))
+
+
+def _after(step: nn.Module, _network: nn.Module, _inputs: object, logits: Tensor) -> Tensor:
+    limited: Tensor = step(logits)
+    return limited
 
 
 Measures = dict[str, float | None]

@@ -98,6 +98,8 @@ def after_step(state: State, journal: Journal, epoch: int, *, must_stop: bool) -
     is_last = state.step == state.total_steps
     is_epoch_end = state.step % state.steps_per_epoch == 0
     to_evaluate = is_last or _is_due(train.evaluate_every, state.step, is_epoch_end)
+    if train.early_stop is not None:  # the best epoch, whichever it is, is measured at its end
+        to_evaluate |= is_epoch_end
     is_due = _is_due(train.checkpoint_every, state.step, is_epoch_end)
     if is_due and train.checkpoint_every is None:
         is_due = journal.is_checkpoint_due(state)
