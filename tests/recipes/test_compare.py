@@ -133,3 +133,18 @@ def test_runs_on_data_that_was_changed_since_are_not_mixed_with_new_ones(tmp_pat
     for losses in (["cce"], ["cce", "gce"]):
         with pytest.raises(ArgumentError, match=r"on other data: .*table\.csv has changed since"):
             compare(settings, losses, seeds=1, out=tmp_path / "out")
+
+
+def test_features_are_made_once_before_parallel_runs(tmp_path, monkeypatch):
+    made, done = [], []
+    monkeypatch.setattr("imae.recipes.grid.load_rows", made.append)
+    monkeypatch.setattr("imae.recipes.grid.run_jobs", lambda jobs, **_: done.extend(jobs))
+    monkeypatch.setattr("imae.recipes.grid.Run", lambda path, **_: path)
+    settings = {**SETTINGS, "data": {"name": "digits", "features": "efficientnet_lite0"}}
+    for workers, expected in ((1, 0), (2, 1)):
+        compare(settings, ["cce", "mae"], seeds=2, out=tmp_path / str(workers), jobs=workers)
+        assert len(made) == expected
+    assert len(done) == 8
+    settings["data"] |= {"rows": 50}  # each seed has another sample
+    compare(settings, ["cce", "mae"], seeds=2, out=tmp_path / "sample", jobs=2)
+    assert len(made) == 3

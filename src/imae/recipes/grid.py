@@ -18,7 +18,7 @@ from imae.records.measures import TEST
 from imae.report.formats import duration
 from imae.train import Config, Run, Stopped, build_config, with_settings
 from imae.train.display import shown_display
-from imae.train.rows import unchanged_data
+from imae.train.rows import load_rows, unchanged_data
 
 _WRITTEN = ("table.md", "table.csv", "report.html", "figures")  # beside the runs
 
@@ -264,16 +264,26 @@ def compare(
     configs = [with_share_of_threads(config, jobs) for config in cells]
     claim(folder / "compare.json", settings, holds="a comparison with other settings")
     _check_data(configs, folder)
+    runs = [Job(Path(str(config.out)).name, config) for config in configs]
+    say = partial(print, flush=True) if show else lambda _: None
     try:
-        run_jobs(
-            [Job(Path(str(config.out)).name, config) for config in configs],
-            workers=jobs,
-            show=show,
-            say=partial(print, flush=True) if show else lambda _: None,
-        )
+        if jobs > 1:
+            extract_features(waiting_jobs(runs), say)
+        run_jobs(runs, workers=jobs, show=show, say=say)
     except Stopped as stopped:  # the same command, without --resume
         raise Stopped("stopped; the same command resumes", stopped.code) from None
     return [Run(str(config.out), model=config.model.name) for config in configs]
+
+
+def extract_features(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
+    """Fills the cache of features first, so that parallel runs do not compute the same ones."""
+    first = {}
+    for config in (job.config for job in jobs if job.config.data.features is not None):
+        sample = None if config.data.rows is None else config.seed
+        first.setdefault((config.data.model_dump_json(), sample), config)
+    for config in first.values():
+        say(f"features of {config.data.name}, which all its runs share")
+        load_rows(config)
 
 
 def _check_data(configs: Sequence[Config], folder: Path) -> None:

@@ -18,6 +18,7 @@ from imae.recipes.grid import (
     build_jobs,
     check_claim,
     claim,
+    extract_features,
     run_jobs,
     waiting_jobs,
 )
@@ -27,7 +28,6 @@ from imae.recipes.recipe import RECIPES, Cell, Outcome, Recipe, Settings, outcom
 from imae.recipes.runner import Job
 from imae.records.files import read_file, write_file
 from imae.report.read import flatten, is_machine_setting
-from imae.train.rows import load_rows
 
 _CLAIM = "reproduce.json"
 _OTHERS = "another recipe, budget or settings"
@@ -110,7 +110,7 @@ def reproduce(
     if ray_address is None:  # the machines of a cluster may hold what this one does not
         _check_data(waiting_jobs(jobs))
         if workers > 1:
-            _extract_features(waiting_jobs(jobs), say)
+            extract_features(waiting_jobs(jobs), say)
     try:
         run_jobs(jobs, workers=workers, ray_address=ray_address, show=show, say=say)
     except BaseException:
@@ -255,18 +255,6 @@ def _check_data(jobs: Sequence[Job]) -> None:
         for item in SETS:
             if item.name == name and item.locate(data_root(root)) is None:
                 load(name, root=root)
-
-
-def _extract_features(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
-    """Fills the cache of features first, so that parallel runs do not compute the same ones."""
-    by_data = {
-        str((data.name, data.root, sorted(data.options.items()), data.features)): job
-        for job in jobs
-        if (data := job.config.data).features is not None and data.rows is None
-    }
-    for job in by_data.values():
-        say(f"features of {job.config.data.name}, which all its runs share")
-        load_rows(job.config)
 
 
 def _without_machine(changed: Settings, prefix: str = "") -> dict[str, Any]:
