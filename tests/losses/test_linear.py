@@ -15,10 +15,12 @@ OPTIONS = {
     "class weights": {"weight": torch.tensor([0.5, 1.0, 2.0, 0.1, 3.0])},
     "ignored": {"ignore_index": 2},
     "normalized": {"normalize": "batch"},
+    "capped": {"cap": 0.4, "normalize": "half"},
     "all": {
         "weight": torch.tensor([0.5, 1.0, 2.0, 0.1, 3.0]),
         "ignore_index": 2,
         "normalize": "batch",
+        "cap": 0.4,
     },
 }
 
@@ -81,10 +83,12 @@ def test_every_curve(curve, generator, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_half_precision(generator, dtype, reduction):
+@pytest.mark.parametrize("cap", [None, 0.4])
+def test_half_precision(generator, dtype, reduction, cap):
     *tensors, target = inputs(generator, dtype=dtype)
-    result = outcome(fused, tensors, target, GCE(), reduction=reduction)
-    wide = outcome(unfused, [t.double() for t in tensors], target, GCE(), reduction=reduction)
+    options = {"reduction": reduction, "cap": cap}
+    result = outcome(fused, tensors, target, GCE(), **options)
+    wide = outcome(unfused, [t.double() for t in tensors], target, GCE(), **options)
     assert all(item.dtype == dtype for item in result)
     bound = 8 * torch.finfo(dtype).eps
     for item, exact in zip(result, wide, strict=True):
@@ -222,6 +226,15 @@ def test_small_integers_are_labels_too(generator):
     torch.testing.assert_close(result, outcome(fused, tensors, target, GCE()))
 
 
+@pytest.mark.parametrize("size", [1.0, 1e20])
+def test_a_class_that_is_impossible_is_capped_too(generator, size):
+    features, classes, bias, target = inputs(generator, dtype=torch.float32)
+    target = target % 4
+    tensors = size * features, classes, torch.cat([bias[:4], torch.tensor([-math.inf])])
+    result = outcome(fused, tensors, target, IMAE(T=8.0), cap=0.4)
+    torch.testing.assert_close(result, outcome(unfused, tensors, target, IMAE(T=8.0), cap=0.4))
+
+
 def test_function_transforms_agree(generator):
     *tensors, target = inputs(generator)
     expected = outcome(unfused, tensors, target, GCE())
@@ -256,6 +269,7 @@ def test_it_never_holds_all_logits(generator, monkeypatch):
     *tensors, target = inputs(generator)
     for reduction in REDUCTIONS:
         outcome(fused, tensors, target, CCE(), reduction=reduction)
+        outcome(fused, tensors, target, CCE(), reduction=reduction, cap=0.5)
     assert max(seen) == 10
 
 
@@ -276,6 +290,7 @@ F, W, Y = torch.zeros(4, 3), torch.zeros(5, 3), torch.tensor([0, 1, 2, 4])
         ((F, W, Y), {"reduction": "average"}, ValueError, r"reduction must be one of"),
         ((F, W, Y), {"normalize": "rows"}, ValueError, r"normalize must be one of"),
         ((F, W, Y.int()), {}, RuntimeError, r"Int"),
+        ((F, W, Y), {"cap": 0.2}, ArgumentError, r"cap must be in \(0.2, 1\), got 0.2"),
         ((F, W, Y + 1), {}, IndexError, r"Target 5 is out of bounds"),
         ((F, W, -Y), {}, IndexError, r"Target -1 is out of bounds"),
     ],

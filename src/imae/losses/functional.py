@@ -29,6 +29,7 @@ from imae.losses.kernel import (
 )
 from imae.losses.margin import (
     CONSTANT_SCALES,
+    CappedLogits,
     batch_weight,
     cap_logits,
     check_cap,
@@ -261,6 +262,7 @@ def linear_curve_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
     normalize: str | None = None,
+    cap: float | None = None,
 ) -> Tensor:
     """The loss of a curve on ``features @ class_weight.T + bias``, without holding the logits.
 
@@ -278,6 +280,7 @@ def linear_curve_loss(
         ignore_index: Class whose rows do not count.
         reduction: "none", "mean" or "sum".
         normalize: "chance", "half" or "batch", as in ``imae.curve_loss``.
+        cap: Largest probability of a class, as in ``imae.curve_loss``.
 
     Returns:
         A scalar, or with ``reduction="none"`` the shape of ``target``.
@@ -304,8 +307,11 @@ def linear_curve_loss(
             ignore_index=ignore_index,
             reduction=reduction,
             normalize=normalize,
+            cap=cap,
         )
         return loss.view_as(target) if reduction == "none" else loss
+    if cap is not None:
+        check_cap(cap, len(class_weight))
     # The arguments are checked with one row of logits, expanded to all.
     stand_in = features.new_empty(1, class_weight.shape[0]).expand(len(rows), -1)
     labels = check_labels(
@@ -326,7 +332,8 @@ def linear_curve_loss(
         inputs = [None if each is None else each.to(half) for each in inputs]
     apply: Callable[..., Tensor] = _LinearCurveLoss.apply
     with torch.autocast(device_type, enabled=False):
-        loss = apply(*inputs, labels.index, curve, scale, reduction != "none", normalize == "batch")
+        total_of_rows, by_batch = reduction != "none", normalize == "batch"
+        loss = apply(*inputs, labels.index, curve, scale, total_of_rows, by_batch, cap)
     if reduction == "none":
         loss = loss.view_as(target)
     else:  # no row counts: NaN, and a gradient of 0, as in torch
@@ -346,17 +353,18 @@ class _LinearCurveLoss(torch.autograd.Function):
         scale: Tensor,
         total: bool,
         normalize: bool,
+        cap: float | None,
     ) -> Tensor:
         # A gradient in float16 must wait for the loss scale that keeps it from vanishing.
         at_once = total and any(ctx.needs_input_grad[:3]) and features.dtype != torch.float16
         losses, weights, gradients = _sweep(
-            features, class_weight, bias, index, curve, scale, at_once
+            features, class_weight, bias, index, curve, scale, cap, at_once
         )
         factor = 1 / batch_weight(weights, scale) if normalize else scale.new_ones(())
         if normalize:
             gradients = [None if g is None else g.mul_(factor) for g in gradients]
         ctx.gradients = gradients if at_once else None
-        ctx.curve, ctx.scale, ctx.total = curve, scale * factor, total
+        ctx.curve, ctx.scale, ctx.total, ctx.cap = curve, scale * factor, total, cap
         ctx.save_for_backward(features, class_weight, index, *([] if bias is None else [bias]))
         losses = losses * factor
         return losses.sum() if total else losses
@@ -381,12 +389,13 @@ class _LinearCurveLoss(torch.autograd.Function):
                 index,
                 ctx.curve,
                 ctx.scale * gradient,
+                ctx.cap,
                 True,
             )
         typed = [
             None if g is None else g.to(t.dtype) for g, t in zip(results, inputs, strict=False)
         ]
-        return (*typed, *[None] * (8 - len(typed)))
+        return (*typed, *[None] * (9 - len(typed)))
 
 
 def _differentiated(
@@ -396,7 +405,8 @@ def _differentiated(
     is_kept = torch.is_grad_enabled()
     wanted = [each for each in inputs if each.requires_grad]
     with torch.enable_grad():
-        losses = curve_loss(linear(*inputs), index, ctx.curve, reduction="none") * ctx.scale
+        logits = linear(*inputs)
+        losses = curve_loss(logits, index, ctx.curve, reduction="none", cap=ctx.cap) * ctx.scale
         losses = losses.sum() if ctx.total else losses
         found = iter(torch.autograd.grad(losses, wanted, gradient, create_graph=is_kept))
     return [next(found) if each.requires_grad else None for each in inputs]
@@ -409,6 +419,7 @@ def _sweep(
     index: Tensor,
     curve: Curve,
     scale: Tensor,
+    cap: float | None,
     wanted: bool,
 ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
     """Scaled losses and plain weights of all rows and, if wanted, the three gradients."""
@@ -420,7 +431,14 @@ def _sweep(
     for start in range(0, len(features), step):
         rows = slice(start, start + step)
         labels, factor = index[rows].unsqueeze(1), scale[rows].unsqueeze(1)
-        buffer, m, sums, is_finite = _exp_of_piece(features[rows], class_weight, bias, labels)
+        logits, limited = None, None
+        if cap is None:
+            buffer, m, sums, is_finite = _exp_of_piece(features[rows], class_weight, bias, labels)
+        else:
+            logits = precise(linear(features[rows], class_weight, bias)).requires_grad_(wanted)
+            with torch.enable_grad():
+                limited = CappedLogits(cap)(logits)
+            buffer, m, sums, is_finite = exp_of_others(limited.detach(), labels)
         slope, value = slope_and_value(m, curve)
         if not is_finite:
             silence(buffer, (m == math.inf) | (factor == 0), slope, value, sums)
@@ -428,6 +446,8 @@ def _sweep(
         if on_features is None or on_classes is None:
             continue
         finish_gradient(buffer, labels, slope * factor, sums)
+        if logits is not None and limited is not None:
+            (buffer,) = torch.autograd.grad(limited, logits, buffer)
         part = buffer.to(features.dtype)
         on_features[rows] = part @ class_weight
         if part.dtype == on_classes.dtype:
@@ -436,7 +456,7 @@ def _sweep(
             on_classes += part.t() @ features[rows]
         if on_bias is not None:
             on_bias += buffer.sum(0)
-        del buffer, part  # before the logits of the next piece are made
+        del buffer, part, logits, limited  # before the logits of the next piece are made
     return losses * scale, weights, [on_features, on_classes, on_bias]
 
 
