@@ -277,7 +277,7 @@ def compare(
 
 def extract_features(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
     """Fills the cache of features first, so that parallel runs do not compute the same ones."""
-    first = {}
+    first: dict[object, Config] = {}
     for config in (job.config for job in jobs if job.config.data.features is not None):
         sample = None if config.data.rows is None else config.seed
         first.setdefault((config.data.model_dump_json(), sample), config)

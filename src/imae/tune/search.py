@@ -146,7 +146,7 @@ def tune(
             f"{clean.num_trained} of {len(clean.labels)} rows of {clean.name} are in "
             f"{base.data.name} too, where they are trained on; remove them from it"
         )
-    if base.data.hold_out == 0 and not _has_validation(base, rows.data):
+    if base.data.hold_out == 0 and _own_validation(base, rows.data) is None:
         raise ArgumentError("data.hold_out: nothing is held out to choose by; leave it at 0.1")
     folder = Path(out)
     about = {
@@ -178,8 +178,8 @@ def tune(
             _claim(folder, {**about, "study": study})
         if not found.get_trials(deepcopy=False):
             found.enqueue_trial(space.start(base.optimizer.lr), skip_if_exists=True)
-        has_validation = _has_validation(base, rows.data)
-        num_validation = len(rows.data.validation) if has_validation else None
+        validation = _own_validation(base, rows.data)
+        num_validation = None if validation is None else len(validation)
         objective = Objective(base, space, folder, clean, limit, deadline, num_validation, given)
         _search(found, objective, say=say)
         return conclude(
@@ -208,10 +208,10 @@ def _check_budget(config: Config, number: int | None, minutes: float | None) -> 
         raise ArgumentError("data.planted: a search needs no planted labels; leave it out")
 
 
-def _has_validation(config: Config, data: Data) -> bool:
-    """Whether accuracy is measured on the data's own validation part."""
+def _own_validation(config: Config, data: Data) -> Split | None:
+    """The data's own validation part, if accuracy is measured on it."""
     is_used = config.data.own_validation and config.data.trusted != "validation"
-    return is_used and data.validation is not None
+    return data.validation if is_used else None
 
 
 def _num_measurements(train: TrainConfig, num_rows: int) -> int:
