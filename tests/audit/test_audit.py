@@ -12,6 +12,8 @@ from torch.utils.data import TensorDataset
 
 from imae._draws import seeded
 from imae.audit import Audit, audit
+from imae.audit.audit import _judge
+from imae.audit.evidence import Evidence, likely_classes
 from imae.audit.sources import features_of_rows
 from imae.data import load
 from imae.errors import ArgumentError, DataError, ImaeError
@@ -290,6 +292,48 @@ def test_a_row_far_from_all_classes_fits_none():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("classes", [(1, 2, 3), (0, 2, 5)])
+def test_numbers_that_are_names_of_classes_are_names(classes):
+    """As ``classes_`` of a classifier; which of the labels occur makes no difference."""
+    right = np.arange(120) % 3
+    given = np.where(np.arange(120) < 20, (right + 1) % 3, right)
+    labels, probabilities = np.array(classes)[given], 0.05 + 0.85 * np.eye(3)[right]
+    whole = audit(probabilities, given=labels, class_names=classes)
+    assert np.array_equal(whole.given, given)
+    some = given < 2  # no row of the last class
+    assert np.array_equal(
+        audit(probabilities[some], given=labels[some], class_names=classes).given, given[some]
+    )
+
+
+def test_a_data_set_may_have_a_folder_of_its_own():
+    class Rows(TensorDataset):
+        folder = "photos"
+
+    x = torch.randn(400, 4, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    assert len(audit(Rows(x, y), settings={"train": {"epochs": 2}}).given) == 400
+
+
+@pytest.mark.filterwarnings("ignore:2 of 4 classes are hardly ever predicted")
+def test_held_out_rows_of_classes_that_are_never_predicted_do_not_judge():
+    given = np.arange(200) % 4
+    predicted = np.where(given < 2, given, 0)
+    classes = likely_classes(0.001 + 0.996 * np.eye(4)[predicted])
+    evidence = Evidence(
+        row_ids=np.arange(200).astype(str),
+        given=given,
+        class_names=tuple("abcd"),
+        disbelief=(predicted != given) * 0.9,
+        classes=classes,
+        beliefs=classes,
+        is_unseen=(given >= 2) & (np.arange(200) < 100),
+    )
+    with pytest.warns(UserWarning, match="no row of a class that is predicted was held out"):
+        found = _judge(evidence, None, None)
+    assert np.isfinite(found.wrong_probability).all()
+
+
 def test_a_million_rows_of_a_hundred_classes_take_less_than_ten_seconds():
     draws = seeded(1)
     given = draws.integers(0, 100, 1_000_000)

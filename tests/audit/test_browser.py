@@ -6,6 +6,7 @@ evaluated again by the page itself, and the policy of the page refuses that.
 
 import csv
 import io
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -379,6 +380,29 @@ def test_the_bar_counts_this_page_and_all_pages(make_audit, open_page, tmp_path)
     assert later.status == f"1 of 500 decided on this page, 3 of {total} in all"
 
 
+def test_a_decision_on_another_page_is_not_taken_back_unseen(make_audit, open_page, tmp_path):
+    _, files = many(make_audit, tmp_path)
+    opened = open_page(files[0].as_uri())
+    opened.press("a", "x")
+    later = open_page(files[1].as_uri(), context=opened.page.context)
+    later.press("Backspace")
+    assert "on another page" in later.page.locator("#alert").inner_text()
+    assert ", 2 of " in later.status
+    later.press("a", "Backspace")
+    assert later.status.startswith("0 of 500 decided on this page, 2 of ")
+
+
+def test_a_key_that_types_a_slash_or_is_an_arrow_chooses_no_class(review, open_page):
+    opened = open_page(review[1].as_uri())
+    for key, code in (("/", "Digit2"), ("ArrowRight", "Numpad6")):
+        given = f"{{key: '{key}', code: '{code}', shiftKey: true, bubbles: true}}"
+        opened.page.evaluate(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {given}))")
+        opened.press("Escape")
+    assert opened.status.startswith("0 of 11 decided")
+    opened.press("2")
+    assert opened.status.startswith("1 of 11 decided")
+
+
 def test_classes_are_shown_with_their_keys(review, open_page):
     opened = open_page(review[1].as_uri())
     buttons = opened.page.locator(".classes button")
@@ -501,7 +525,7 @@ def test_the_check_states_the_bound_that_python_computes(make_audit, open_page, 
     for _ in range(7):
         opened.page.locator(".card.selected input").first.uncheck()
     opened.press("n")
-    expected = 100 * lower_bound(wrong + 23, 30, confidence=0.9)
+    expected = math.floor(1000 * lower_bound(wrong + 23, 30, confidence=0.9)) / 10
     assert f"with 90% confidence at least {expected:.1f}% of all 100" in bound.inner_text()
 
 

@@ -9,6 +9,7 @@ from imae.audit.correct import write_corrected
 from imae.audit.decisions import (
     COLUMNS,
     Decision,
+    find_rows,
     guard,
     identity,
     read_decisions,
@@ -163,3 +164,7 @@ def test_the_identity_is_that_of_the_labels(make_audit):
     same.given[0] = (same.given[0] + 1) % 4
     assert identity(same) != identity(audit)
     assert identity(make_audit(prefix="x")) != identity(audit)
+
+
+def test_only_images_are_named_without_their_extension():
+    assert find_rows(["cat/1", "12", "12.5"], ["cat/1.jpg", "12.5", "13.5"]) == [0, None, 1]

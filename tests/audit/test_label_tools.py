@@ -66,6 +66,16 @@ def test_given_and_other_labels_and_skipped_tasks_of_label_studio(make_audit, tm
     assert audit.class_names[found[1].label] == other
 
 
+def test_what_is_prelabelled_in_a_skipped_task_is_nobodys_choice(make_audit, tmp_path):
+    audit = make_audit()
+    path = annotated(audit, tmp_path, suggestions)
+    tasks = json.loads(path.read_text())
+    for task in tasks:
+        task["annotations"][0]["was_cancelled"] = True
+    path.write_text(json.dumps(tasks))
+    assert {each.decision for each in read_decisions(audit, [path]).values()} == {"flag"}
+
+
 def test_the_short_export_of_label_studio_names_rows_by_their_address(make_audit, tmp_path):
     audit = make_audit()
     path = tmp_path / "min.json"

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import shlex
 import shutil
@@ -19,7 +20,7 @@ from imae.audit import Audit
 from imae.audit import audit as find_wrong
 from imae.audit.cards import suspects
 from imae.audit.correct import draw_sample, lower_bound
-from imae.audit.decisions import Decision, read_decisions, write_decisions
+from imae.audit.decisions import Decision, identity, read_decisions, write_decisions
 from imae.cli.app import main
 from imae.cli.audit import _suggesting_another_run, _summarise
 from imae.cli.review import _about, write_pages
@@ -221,7 +222,8 @@ def test_a_check_writes_its_page_then_its_bound(run, tmp_path, capsys):
     arguments = ["audit", "check", str(run), "--rows", "10", "--seed", "3", "--confidence", "0.9"]
     assert main([*arguments, "--decisions", str(tmp_path / "judged.csv")]) == 0
     bound = lower_bound(9, 10, confidence=0.9)
-    sentence = f"with 90% confidence at least {100 * bound:.1f}% of all 40 flagged labels are wrong"
+    floor = math.floor(1000 * bound) / 10
+    sentence = f"with 90% confidence at least {floor:.1f}% of all 40 flagged labels are wrong"
     assert sentence in capsys.readouterr().out
     assert json.loads((run / "audit" / "check.json").read_text())["num_wrong"] == 9
     assert sentence in (run / "audit" / "review.html").read_text()
@@ -831,6 +833,34 @@ def test_data_that_changed_after_its_probabilities_were_judged_is_refused(
     assert f"{table}: is not what was trained on or audited" in said
     assert said.count("\n") == 1
     assert (out / "audit" / "check.html").read_bytes() == before
+
+
+def test_decisions_on_other_labels_are_not_left_in_an_audit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    kinds = np.arange(60) % 2
+
+    def write(given):
+        lines = [f"{'ab'[kinds[row]]} {row},{'ab'[given[row]]}" for row in range(60)]
+        (tmp_path / "texts.csv").write_text("\n".join(["text,label", *lines]))
+
+    write(np.where(np.arange(60) < 9, 0, kinds))
+    np.save(tmp_path / "p.npy", 0.1 + 0.8 * np.eye(2)[kinds])
+    words = ["audit", "texts.csv", "--probabilities", "p.npy", "--out", "out"]
+    assert main(words) == 0
+    mark = identity(Audit.load(RunFolder("out")))
+    assert f"decisions-{mark[:8]}.csv" in "".join(capsys.readouterr().out.split())
+    (tmp_path / "out" / "audit" / "decisions.csv").write_text("mine")
+    write(kinds)
+    assert main(words) == 2
+    assert "holds decisions about other rows or labels" in capsys.readouterr().err
+    assert (tmp_path / "out" / "audit" / "decisions.csv").read_text() == "mine"
+
+
+def test_options_of_a_sample_need_check(audited, capsys):
+    assert main(["audit", "serve", str(audited), "--rows", "50"]) == 2
+    assert "--rows, --confidence and --seed are of the sample: add --check" in (
+        capsys.readouterr().err
+    )
 
 
 def test_probabilities_are_not_of_a_run(audited, tmp_path, capsys):

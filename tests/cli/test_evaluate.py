@@ -141,6 +141,7 @@ def test_a_page_of_a_run_shows_its_test_rows(run, digits_run, tmp_path):
         ({"query_features": np.zeros((6, 4))}, DataError, "row 0 is all zeros"),
         ({"query_ids": np.arange(5)}, ArgumentError, "query_ids must be 6 integers"),
         ({"query_ids": np.array(list("abcdef"))}, ArgumentError, "query_ids must be 6 integers"),
+        ({"query_ids": 3}, DataError, "query_ids must hold one number for each row"),
         ({"query_ids": np.full(6, 8)}, DataError, "no query has its identity in the gallery"),
     ],
 )

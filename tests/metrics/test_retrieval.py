@@ -287,6 +287,15 @@ def test_reranking_needs_enough_rows():
         k_reciprocal_similarities(np.eye(3)[:1], np.eye(3)[1:])
 
 
+def test_reranking_rows_that_are_all_alike_tells_them_apart_no_better():
+    alike = np.tile([1.0, 0.0], (27, 1))
+    labels = np.zeros(2, int), np.arange(25) % 5, np.zeros(2, int), np.ones(25, int)
+    plain = evaluate(alike[:2], alike[2:], *labels)
+    reranked = evaluate(alike[:2], alike[2:], *labels, rerank=True)
+    assert reranked.mean_average_precision == plain.mean_average_precision < 1
+    assert np.array_equal(reranked.cmc, plain.cmc)
+
+
 def test_reranking_is_an_option_of_the_evaluation():
     draw = np.random.default_rng(5)
     queries, gallery = draw.normal(size=(3, 6)), draw.normal(size=(30, 6))

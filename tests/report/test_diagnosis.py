@@ -168,6 +168,20 @@ def test_suspects_are_contradicted_and_come_least_believed_first(methods):
     assert found.suspects[1].picture is None
 
 
+def test_labels_that_were_planted_are_not_shown_as_given(methods):
+    folder = RunFolder(methods["gce"][0].folder)
+    before = folder.labels()
+    shown = {suspect.row_id for suspect in diagnose(methods).suspects}
+    planted = np.isin(before.row_ids.astype(str), list(shown))
+    folder.write_labels(replace(before, planted=planted))
+    found = diagnose(methods)
+    assert shown.isdisjoint(suspect.row_id for suspect in found.suspects)
+    predicted = folder.dynamics(folder.epochs()[-1]).predicted
+    assert sum(cell.count for row in found.matrix for cell in row) == (
+        ((predicted >= 0) & ~planted).sum()
+    )
+
+
 def test_a_number_that_names_a_row_is_called_a_row(methods):
     records = [run for each in methods.values() for run in each]
     first = diagnose(methods).suspects[0].row_id

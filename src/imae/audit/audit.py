@@ -101,8 +101,8 @@ def audit(
             training, an ``imae.records.EpochDynamics`` for each epoch; or nothing, to judge by
             features only.
         given: Given labels, shape (N,), of probabilities, dynamics or features. Integers from 0 are
-            class numbers; others, such as names, booleans, or -1 and 1, are classes in the order
-            of ``class_names``, or sorted.
+            class numbers, unless all of them are among ``class_names``; others, such as names,
+            booleans, or -1 and 1, are classes in the order of ``class_names``, or sorted.
         features: Shape (N, F). For a run in the order of the result's ``row_ids``; by default the
             frozen features that it was trained on, if any.
         precision: Flag as many rows as possible with at least this *estimated* share of wrong
@@ -136,7 +136,9 @@ def audit(
     """
     if precision is not None:
         check_interval("precision", precision, low=0, high=1, open_low=True)
-    source = _as_source(getattr(source, "folder", source), has_labels=given is not None)  # of a Run
+    folder = getattr(source, "folder", None)  # of a Run
+    source = folder if isinstance(folder, RunFolder) else source
+    source = _as_source(source, has_labels=given is not None)
     features = None if features is None else as_array("features", features)
     if _has_rows_to_train_on(source):
         if any(each is not None for each in (given, row_ids, class_names, cap)):
@@ -278,8 +280,9 @@ def _class_numbers(
 ) -> tuple[Ints, Sequence[str] | None]:
     """Numbers of the classes of labels, shape (N,), and the names of the classes, if known.
 
-    Integers from 0 are class numbers. All others (names, booleans, -1 and 1) are classes by their
-    names, or in sorted order, as scikit-learn orders the columns of ``predict_proba``.
+    Integers from 0 are class numbers, unless all are among the names, such as those of classes 1 to
+    3. All others (names, booleans, -1 and 1) are classes by their names, or in sorted order, as
+    scikit-learn orders the columns of ``predict_proba``.
 
     Args:
         given: The labels.
@@ -291,9 +294,15 @@ def _class_numbers(
     """
     number = len(class_names) if width is None and class_names else width
     are_whole = given.dtype.kind in "iu" or (given.dtype.kind == "f" and (given % 1 == 0).all())
-    if are_whole and given.min() >= 0 and (number is None or given.max() < number):
+    are_names = are_whole and _are_names(given, class_names)
+    if (
+        are_whole
+        and not are_names
+        and given.min() >= 0
+        and (number is None or given.max() < number)
+    ):
         return given.astype(np.int64), class_names
-    values = given.tolist()
+    values = (given.astype(np.int64) if are_names else given).tolist()
     if class_names is not None:  # by name, also where the names are numbers
         values = [None if value is None else str(value) for value in values]
     column = LabelColumn("given", np.arange(len(given)).astype(str), values)
@@ -304,6 +313,13 @@ def _class_numbers(
             f"to {number - 1}, the probabilities have {number}; say which they are by class_names"
         )
     return labels, names
+
+
+def _are_names(given: NDArray[Any], class_names: Sequence[str] | None) -> bool:
+    """Whether whole numbers are the names of classes that are not called by their numbers."""
+    if class_names is None or list(class_names) == [str(each) for each in range(len(class_names))]:
+        return False
+    return {str(each) for each in np.unique(given).astype(np.int64).tolist()} <= set(class_names)
 
 
 def _check_distinct(name: str, values: Sequence[str]) -> None:
@@ -329,6 +345,14 @@ def _judge(
     suspicion = evidence.disbelief
     is_lost = _lost_classes(classes, given, evidence.class_names)[given]
     fitted = np.flatnonzero(evidence.is_unseen & ~is_lost)
+    if len(fitted) == 0:
+        warnings.warn(
+            "no row of a class that is predicted was held out, so the share of wrong labels is "
+            "judged by all rows; it may be far off, and its range is wide",
+            stacklevel=3,
+        )
+        evidence = replace(evidence, is_unseen=np.ones_like(evidence.is_unseen))
+        fitted, num_unseen = np.flatnonzero(~is_lost), 1
     group = duplicates(given, hashes=evidence.hashes)
     is_far = np.ones(len(given), bool)
     if features is not None:

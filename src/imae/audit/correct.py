@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -232,11 +233,11 @@ class Checked:
                 f"A person found {self.num_wrong} of all {self.num_flagged} flagged rows wrong: "
                 f"{100 * self.precision_at_least:.1f}% of them."
             )
+        bound = math.floor(1000 * self.precision_at_least) / 10  # never rounded up
         return (
             f"A person found {self.num_wrong} of {self.num_sampled} randomly drawn flagged rows "
-            f"wrong: with {100 * self.confidence:g}% confidence at least "
-            f"{100 * self.precision_at_least:.1f}% of all {self.num_flagged} flagged labels are "
-            "wrong."
+            f"wrong: with {100 * self.confidence:g}% confidence at least {bound:.1f}% of all "
+            f"{self.num_flagged} flagged labels are wrong."
         )
 
 

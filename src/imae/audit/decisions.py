@@ -14,6 +14,7 @@ import numpy as np
 from imae.audit.label_tools import PROGRAM, Opinion, guard, read_opinions, unguard, write_csv
 from imae.audit.result import Audit
 from imae.data.columns import listing
+from imae.data.image_files import SUFFIXES
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
 from imae.errors import DataError
@@ -90,6 +91,11 @@ def identity(audit: Audit) -> str:
         digest.update(b"\xff" * 8)
     digest.update(np.ascontiguousarray(audit.given, dtype="<i8").tobytes())
     return digest.hexdigest()[:32]
+
+
+def download_name(mark: str) -> str:
+    """The file in which a browser stores the decisions on an audit of this identity."""
+    return f"decisions-{mark[:8]}.csv"
 
 
 def read_decisions(audit: Audit, paths: Iterable[Path]) -> dict[int, Decision]:
@@ -266,7 +272,8 @@ def _add_opinions(
             raise DataError(
                 f"{where}: label {label!r} is none of the classes ({listing(tuple(numbers))})"
             )
-        number = None if label is None else numbers[label]
+        # What a tool holds of a row that was skipped is its prediction, not anybody's choice.
+        number = None if label is None or not each.is_settled else numbers[label]
         kind = "flag" if not each.is_settled else "no_class" if number is None else "relabel"
         if number == audit.suggested[row]:
             kind = "accept"
@@ -356,19 +363,20 @@ def write_decisions(audit: Audit, decisions: Mapping[int, Decision], path: Path)
 def find_rows(names: Iterable[str], row_ids: Sequence[str]) -> list[int | None]:
     """Position of the row that each name means; None if there is no such row.
 
-    A name is a row id, a path or an address that ends in one, or, as FiftyOne names files, a row
-    id without its extension.
+    A name is a row id, a path or an address that ends in one, or, as FiftyOne names files, the row
+    id of an image without its extension.
 
     Examples:
         >>> find_rows(["cat/1.jpg", "/files/?d=cat%2F1.jpg", "cat/1", "2.jpg"], ["cat/1.jpg"])
         [0, 0, 0, None]
     """
     places = {row_id: place for place, row_id in enumerate(row_ids)}
-    stems = Counter(os.path.splitext(row_id)[0] for row_id in row_ids)
+    stem_of = {row_id: os.path.splitext(row_id)[0] for row_id in row_ids}
+    stems = Counter(stem_of.values())
     short = {
-        stem: place
-        for place, row_id in enumerate(row_ids)
-        if stems[stem := os.path.splitext(row_id)[0]] == 1
+        stem: places[row_id]
+        for row_id, stem in stem_of.items()
+        if stems[stem] == 1 and row_id.lower().endswith(SUFFIXES)
     }
 
     def found(name: str) -> int | None:

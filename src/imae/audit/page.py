@@ -19,7 +19,7 @@ from imae.audit.cards import (
     suspects,
 )
 from imae.audit.correct import Checked, Sample
-from imae.audit.decisions import Decision, identity
+from imae.audit.decisions import Decision, download_name, identity
 from imae.audit.result import Audit
 from imae.errors import ArgumentError
 from imae.records.files import printable, whole_file
@@ -364,7 +364,7 @@ def page_data(
     mark = identity(audit)
     return {
         "identity": mark,
-        "file": f"decisions-{mark[:8]}.csv",
+        "file": download_name(mark),
         "served": saved is not None,
         "confidence": None if sample is None else sample.confidence,
         "num_flagged": int(audit.is_flagged.sum()),

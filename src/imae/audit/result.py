@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -198,7 +199,7 @@ def _check_labels(audit: Audit, run: RunFolder) -> None:
         about = f"row {other[0]!r} differs" if other else "the classes differ"
         raise DataError(
             f"{run.path}: its audit is of other labels than those of the run ({about}); audit it "
-            f"again: imae audit {run.path}"
+            f"again: imae audit {shlex.quote(str(run.path))}"
         )
 
 
@@ -211,5 +212,6 @@ def _read_described(run: RunFolder) -> dict[str, Any]:
     if not os.path.lexists(run.path):
         raise DataError(f"{run.path}: no such run")
     if not path.exists():
-        raise DataError(f"{run.path}: has not been audited; start with: imae audit {run.path}")
+        command = f"imae audit {shlex.quote(str(run.path))}"
+        raise DataError(f"{run.path}: has not been audited; start with: {command}")
     return parse_object(read_file(path), str(path))

@@ -338,6 +338,8 @@ def _from_probabilities(
     settings: list[str] | None,
     precision: float | None,
 ) -> tuple[Any, "Audit"]:
+    import numpy as np
+
     from imae.audit.audit import audit as find_wrong
     from imae.audit.calibrate import find_cap
     from imae.audit.sources import features_of_split, labelled_rows, read_probabilities
@@ -372,10 +374,16 @@ def _from_probabilities(
     elif before[0] != data:
         raise ArgumentError(f"--out {out}: holds an audit of other data; choose another folder")
     rows, every, hashes = labelled_rows(data)
+    made = folder.path / "audit" / "decisions.csv"
+    if before is not None and before[1] != hashes and made.exists():
+        raise ArgumentError(
+            f"--out {out}: holds decisions about other rows or labels ({made}); choose another "
+            "folder, or move this file away"
+        )
     matrix = read_probabilities(file, rows, every)
     found = find_wrong(
         matrix,
-        given=rows.labels,
+        given=np.array(rows.class_names)[rows.labels],
         row_ids=rows.row_ids,
         class_names=rows.class_names,
         precision=precision,
@@ -396,6 +404,7 @@ def _summarise(found: "Audit", path: Path, page: Path, precision: float | None =
     from rich.text import Text
 
     from imae.audit.cards import suspects
+    from imae.audit.decisions import download_name, identity
     from imae.audit.page import is_doubtful, rate_words, review_words
     from imae.records.files import printable
     from imae.report.formats import shorten_middle
@@ -426,7 +435,7 @@ def _summarise(found: "Audit", path: Path, page: Path, precision: float | None =
     checked = command_line("imae", "audit", "check", path)
     applied = [
         command_line("imae", "audit", "apply", path, *decisions, "--out", labels)
-        for decisions in ([], ["decisions.csv"])
+        for decisions in ([], [download_name(identity(found))])
     ]
     how = (
         f"All of them: {path / 'audit' / 'suspects.csv'}",

@@ -93,7 +93,8 @@ def predict(
     more = ["..."] if len(most) > _SHOWN else []
     say(f"{len(predictions):,} rows: {', '.join(shown + more)}")
     typer.echo(f"wrote {out}")
-    say_next("imae", "export", run, "--out", "model.onnx")
+    own = [] if model is None else ["--model", model]
+    say_next("imae", "export", run, *own, "--out", "model.onnx")
 
 
 def export(
@@ -120,7 +121,7 @@ def export(
 
     export_run(Run(run, model=model), out, format=format, which=which, overwrite=overwrite)
     typer.echo(f"wrote {out}")
-    say_next("imae", "predict", run, "DATA")
+    say_next("imae", "predict", run, "DATA", *([] if model is None else ["--model", model]))
 
 
 _Pictures: TypeAlias = tuple[Callable[[int], str | None], ...]
@@ -128,6 +129,7 @@ _Pictures: TypeAlias = tuple[Callable[[int], str | None], ...]
 
 _FEATURES = ("query_features", "gallery_features", "query_ids", "gallery_ids")
 _CAMERAS = ("query_cameras", "gallery_cameras")
+_RANKS = "1,5,10,20"
 _IMAGES = ("query_images", "gallery_images")
 
 
@@ -135,7 +137,7 @@ def eval_retrieval(
     source: Path = typer.Argument(
         ..., metavar="RUN|FEATURES.npz", help="Run folder of `imae train`, or a file of features."
     ),
-    ranks: str = typer.Option("1,5,10,20", help="Ranks of the CMC, separated by commas."),
+    ranks: str = typer.Option(_RANKS, help="Ranks of the CMC, separated by commas."),
     rerank: bool = typer.Option(False, "--rerank", help="Re-rank by k-reciprocal neighbours."),
     page: Path | None = typer.Option(
         None, metavar="FILE.html", help="Write a page of the worst queries and their gallery."
@@ -190,7 +192,15 @@ def eval_retrieval(
         )
         typer.echo(f"wrote {page}")
     else:
-        say_next("imae", "eval-retrieval", source, "--page", "queries.html")
+        given = {
+            "--ranks": ranks if ranks != _RANKS else None,
+            "--which": which if which != "final" else None,
+            "--root": root,
+            "--model": model,
+        }
+        words = [word for item in given.items() if item[1] is not None for word in item]
+        words += ["--rerank"] if rerank else []
+        say_next("imae", "eval-retrieval", source, *words, "--page", "queries.html")
     if to_store is not None:  # last: a folder that cannot be written to has shown its numbers
         to_store()
 
@@ -294,6 +304,10 @@ def _of_file(path: Path) -> "tuple[dict[str, Any], _Pictures, bool]":
     missing = [name for name in (*_FEATURES, *(_CAMERAS if cameras else ())) if name not in arrays]
     if missing:
         raise DataError(f"{path}: has no array {', '.join(missing)}")
+    for name in (*_FEATURES[2:], *cameras):
+        if arrays[name].ndim != 1:
+            shape = arrays[name].shape
+            raise DataError(f"{path}: {name} must hold one number for each row, got shape {shape}")
     if not cameras:  # two cameras, so that no row is left out
         arrays["query_cameras"] = np.zeros(len(arrays["query_ids"]), np.int64)
         arrays["gallery_cameras"] = np.ones(len(arrays["gallery_ids"]), np.int64)

@@ -53,6 +53,8 @@ def serve(
     from imae.records import RunFolder
     from imae.records.files import exclusive
 
+    if not check and (rows, confidence, seed) != (_ROWS, _CONFIDENCE, DEFAULT_SEED):
+        raise ArgumentError("--rows, --confidence and --seed are of the sample: add --check")
     audit = Audit.load(RunFolder(run))
     sample = Sample(draw_sample(audit, rows, seed=seed), confidence) if check else None
     file = _decisions_file(run)
@@ -134,6 +136,8 @@ def check(
     say(found.sentence())
     if found.is_complete:
         write_pages(run, most_previews=None)
+        if out is not None:
+            typer.echo(f"no page is needed any more; {out} was not written", err=True)
         return
     page = out or run / "audit" / "check.html"
     sample = Sample(draw_sample(audit, rows, seed=seed), confidence)

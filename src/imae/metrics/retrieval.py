@@ -339,7 +339,8 @@ def k_reciprocal_similarities(
             f"k1 must be at least k2 = {k2} and below the number of rows {len(both)}, got {k1}"
         )
     distance = np.maximum(0.0, 2.0 - 2.0 * (both @ both.T).astype(np.float64))
-    distance /= distance.max(axis=1, keepdims=True)
+    farthest = distance.max(axis=1, keepdims=True)
+    distance /= np.where(farthest > 0, farthest, 1)  # 0 where all rows are the same
     order = np.argsort(distance, axis=1, kind="stable")[:, : k1 + 1]
     encoding = np.zeros_like(distance)
     for row in range(len(both)):

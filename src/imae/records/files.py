@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import stat
 import tempfile
 import zipfile
@@ -232,7 +233,7 @@ def explained_writing(path: Path, run: Path, *, command: str = "train --resume")
     try:
         yield
     except OSError as error:
-        remedy = f"fix that, then continue with: imae {command} {run}"
+        remedy = f"fix that, then continue with: imae {command} {shlex.quote(str(run))}"
         if command == "train --resume" and not (run / "config.json").exists():
             remedy = "fix that, or choose another folder (--out)"  # there is no run to continue
         raise ImaeError(

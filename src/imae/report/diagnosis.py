@@ -245,7 +245,7 @@ def _diagnosis(
     labels = folder.labels()
     predicted = folder.dynamics(epochs[-1]).predicted.astype(np.int64)
     names = [str(name) for name in labels.class_names]
-    seen = predicted >= 0
+    seen = (predicted >= 0) & _is_from_data(labels)
     pairs = np.zeros((len(names), len(names)), np.int64)
     np.add.at(pairs, (labels.given[seen], predicted[seen]), 1)
     audit = Path(run.folder) / "audit"
@@ -304,6 +304,11 @@ def _counts(
     )
 
 
+def _is_from_data(labels: RunLabels) -> NDArray[np.bool_]:
+    """Whether each label is that of the data, not one that was planted."""
+    return np.ones(len(labels.given), np.bool_) if labels.planted is None else ~labels.planted
+
+
 def _suspects(
     run: RunRecord,
     folder: RunFolder,
@@ -316,7 +321,7 @@ def _suspects(
     p = np.stack([(1 + np.tanh(margin.astype(np.float64) / 2)) / 2 for margin in margins])
     known = ~np.isnan(p)
     mean = np.where(known, p, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    can = (predicted >= 0) & (predicted != labels.given)
+    can = (predicted >= 0) & (predicted != labels.given) & _is_from_data(labels)
     order = np.flatnonzero(can)[np.argsort(mean[can], kind="stable")][:NUM_SUSPECTS]
     ids = [str(labels.row_ids[row]) for row in order]
     found = {} if pictures is None else pictures(run, ids)

@@ -264,7 +264,7 @@ def unchanged_data(
     """
     options = settings.get("options") or {}
     data, _ = load_unscaled(settings["name"], root=settings.get("root"), **options)
-    if not content or (isinstance(data.train.inputs, ImageFiles) and not with_files):
+    if not content or (_is_named_by_files(data.train) and not with_files):
         return data
     if settings.get("labels"):
         skipped = [row.row_id for row in data.skipped]
@@ -280,6 +280,14 @@ def unchanged_data(
                 "audit it as it is now, in a new folder: imae audit DATA"
             )
     return data
+
+
+def _is_named_by_files(split: Split) -> bool:
+    """Whether the ids of the rows are the names of their image files."""
+    if not isinstance(split.inputs, ImageFiles):
+        return False
+    named = zip(split.inputs.names, split.row_ids.tolist(), strict=True)
+    return all(name.endswith(row_id) for name, row_id in named)
 
 
 def content_hashes(data: Data, *, texts: bool) -> dict[str, str]:

@@ -119,6 +119,8 @@ const decisions = (() => {
       actions.push(action);
       changed(action.map(one => one.row_id));
     },
+    last: () => (actions.at(-1) ?? []).map(one => one.row_id),
+    tell,
     undo() {
       const action = actions.pop();
       if (action === undefined) return [];

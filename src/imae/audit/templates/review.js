@@ -34,6 +34,11 @@ function decide(act, label = "") {
 }
 
 function undo() {
+  const isHere = data.rows.some(row => decisions.last().includes(row.id));
+  if (!isHere && decisions.last().length > 0) {
+    decisions.tell("The last decision was made on another page: take it back there.");
+    return;
+  }
   const rowIds = decisions.undo();
   const index = data.rows.findIndex(row => rowIds.includes(row.id));
   if (index >= 0 && cards[index].hidden) resetFilters();
@@ -127,7 +132,7 @@ function showBound() {
     return;
   }
   const bound = 100 * lowerBound(wrong, data.rows.length, data.confidence);
-  place.textContent = `${wrong} of ${data.rows.length} are wrong: with ${+(100 * data.confidence).toFixed(6)}% confidence at least ${bound.toFixed(1)}% of all ${data.num_flagged} flagged labels are wrong.`;
+  place.textContent = `${wrong} of ${data.rows.length} are wrong: with ${+(100 * data.confidence).toFixed(6)}% confidence at least ${(Math.floor(10 * bound) / 10).toFixed(1)}% of all ${data.num_flagged} flagged labels are wrong.`;
 }
 
 const kinds = {
@@ -271,11 +276,18 @@ function isTaken(event) {
   return [" ", "Enter"].includes(event.key) && target.matches("button, a, input, summary, .scroll, .whole");
 }
 
+// The digit on a key, on any layout; not where it types "/", and not an arrow of the numeric pad.
+function digitOf(event) {
+  const code = /^(Digit|Numpad)(\d)$/.exec(event.code);
+  const isDigit = code !== null && event.key !== "/" && (code[1] === "Digit" || event.key === code[2]);
+  return isDigit ? code[2] : null;
+}
+
 addEventListener("keydown", event => {
   if (isTaken(event)) return;
-  const digit = /^(?:Digit|Numpad)(\d)$/.exec(event.code);
+  const digit = digitOf(event);
   if (digit !== null) {
-    const number = data.keys.indexOf(`${event.shiftKey ? "shift " : ""}${digit[1]}`);
+    const number = data.keys.indexOf(`${event.shiftKey ? "shift " : ""}${digit}`);
     if (number < 0) return;
     look.dialog.close();
     decide("relabel", data.classes[number]);
