@@ -565,3 +565,23 @@ def test_a_cell_that_decides_the_scale_of_all_others_is_noted(tmp_path, other):
         data, _ = load_unscaled(path)
         note = "column 'size': 1 of 100 cells, such as 999999, are so far from the others that"
         assert any(each.startswith(note) for each in data.notes) == is_noted
+
+
+def test_a_column_has_one_role(tmp_path):
+    (tmp_path / "t.csv").write_text("y,a,file\n" + "p,1,a.png\nq,2,b.png\n" * 5)
+    for options, message in (
+        ({"label_column": "y", "feature_columns": ["y", "a"]}, "'y' is a feature and has another"),
+        ({"label_column": "y", "id_column": "y"}, "'y' holds the labels and is named again"),
+    ):
+        with pytest.raises(DataError, match=message):
+            load(str(tmp_path / "t.csv"), **options)
+
+
+def test_words_are_the_same_in_every_file(tmp_path):
+    keys = []
+    for name, words in (("one", "blue red blue"), ("two", "blue green blue")):
+        lines = [f"{word},{number},{'ab'[number % 2]}" for number, word in enumerate(words.split())]
+        path = tmp_path / f"{name}.csv"
+        path.write_text("\n".join(["colour,size,label", *lines]))
+        keys.append(load_unscaled(str(path))[0].train.inputs.row_keys())
+    assert (keys[0] == keys[1]).tolist() == [True, False, True]

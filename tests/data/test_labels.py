@@ -111,6 +111,7 @@ def test_a_missing_label_names_file_and_row(missing):
     ("values", "names", "message"),
     [
         ([0, 1.5], None, "row 'id 1': label 1.5 is neither a name nor a whole number"),
+        ([np.eye(3)[0], 1], None, r"row 'id 0': a label of shape \(3,\): give the class, not one"),
         ([0, -100], None, "row 'id 1': label -100 means no label in PyTorch; remove such rows"),
         (["0", "-100"], None, "row 'id 1': label -100 means no label in PyTorch"),
         ([0, -1], ["a", "b"], "row 'id 1': label -1 is not one of the classes"),

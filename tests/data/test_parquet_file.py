@@ -6,6 +6,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from imae.data import load
 from imae.data.table_file import ParquetFile
 from imae.errors import DataError
 
@@ -151,3 +152,11 @@ def test_a_small_file_of_very_many_labels_is_refused(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10 * 2**20
+
+
+def test_many_booleans_and_few_words_take_little_room_and_are_read(tmp_path):
+    draws = np.random.default_rng(1).random((30_000, 40)) < 0.5
+    columns = {f"is{number}": column for number, column in enumerate(draws.T)}
+    columns |= {"label": np.where(draws[:, 0], "a", "b"), "word": np.where(draws[:, 1], "x", "y")}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "set.parquet")
+    assert len(load(str(tmp_path / "set.parquet")).train) == 30_000

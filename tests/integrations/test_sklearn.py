@@ -507,3 +507,10 @@ def test_the_auditor_in_a_pipeline_keeps_the_columns_of_a_frame():
 
 def test_scikit_learn_is_new_enough():
     assert tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 6)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_more_classes_than_rows_are_held_out():
+    y = np.arange(1000) % 150
+    x = np.random.default_rng(1).normal(size=(1000, 5))
+    assert len(IMAEClassifier(max_iter=1, random_state=0).fit(x, y).classes_) == 150

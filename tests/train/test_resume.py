@@ -341,3 +341,12 @@ def test_a_rare_class_that_is_given_up_is_named_with_the_options_that_bring_it_b
     assert "has too few rows" in hints(counts=np.array([99, 1]), batch_size=64)[0]
     for given in ({"counts": counts}, {"counts": np.array([500, 500]), "batch_size": 64}):
         assert hints(**given)[0].startswith("every row is predicted as 'common'")
+
+
+@pytest.mark.parametrize("method", ["forward", "s_adaptation", "masking", "joint_optim"])
+def test_a_run_in_stages_is_not_lengthened(configure, method):
+    run = train(configure(method={"name": method}, train={"epochs": 2}))
+    before = {path.name: path.read_bytes() for path in run.path.glob("*.json")}
+    with pytest.raises(ArgumentError, match=f"{method} trains in stages .* cannot be lengthened"):
+        resume(run.path, epochs=4)
+    assert {path.name: path.read_bytes() for path in run.path.glob("*.json")} == before

@@ -317,6 +317,11 @@ def find_roles(
     for name in given:
         if name in dropped:
             raise DataError(f"{file.path}: column {name!r} is both used and dropped")
+    others_named = {name for name in named if name is not None}
+    if clash := others_named & set(feature_columns or ()):
+        raise DataError(f"{file.path}: column {min(clash)!r} is a feature and has another role")
+    if label_column is not None and label_column in named[1:]:
+        raise DataError(f"{file.path}: column {label_column!r} holds the labels and is named again")
     free = [name for name in file.names if name not in (*given, *dropped)]
     label = label_column or only_column(file, free, LABEL_NAMES, option="label_column")
     if label is None and (lost := [name for name in LABEL_NAMES if name in dropped]):
@@ -393,10 +398,8 @@ def only_column(
     found = [name for name in names if name in free]
     if len(found) > 1:
         flag = f"--{option.replace('_', '-')}"
-        raise DataError(
-            f"{file.header} has both {' and '.join(found)}; say which is meant with {option} "
-            f"({flag} {found[0]})"
-        )
+        which = f"say which is meant with {option} ({flag} {found[0]})" if option else "rename one"
+        raise DataError(f"{file.header} has both {' and '.join(found)}; {which}")
     return found[0] if found else None
 
 

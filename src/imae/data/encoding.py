@@ -117,8 +117,17 @@ class RawTable(Inputs):
         return digest.hexdigest()
 
     def row_keys(self) -> NDArray[np.uint64]:
-        """Hashes of the cells of every row."""
-        return hash_rows(row.data for row in np.stack([each.values for each in self.columns], 1))
+        """Hashes of the cells of every row, which are the same in every file."""
+        return hash_rows(row.data for row in np.stack([_cell_keys(c) for c in self.columns], 1))
+
+
+def _cell_keys(column: RawColumn) -> NDArray[np.uint64]:
+    """A number for each cell: its bits, or the hash of its word."""
+    values = column.values.astype(np.float64)
+    if column.kind != "category":
+        return values.view(np.uint64)
+    words = hash_rows(word.encode("utf-8", "surrogatepass") for word in (*column.words, ""))
+    return words[np.where(np.isnan(values), -1, values).astype(np.int64)]  # the last one is empty
 
 
 @dataclass(frozen=True)

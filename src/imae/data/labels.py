@@ -131,7 +131,9 @@ def _tidy(column: LabelColumn) -> list[int | str]:
     """The labels as texts without blanks around them, or as whole numbers if they were numbers."""
     values: list[int | str] = []
     for row, value in enumerate(column.values):
-        if isinstance(value, np.generic):  # in an array of objects
+        if isinstance(value, np.ndarray) and value.size != 1:
+            raise column.error(row, f"a label of shape {value.shape}: give the class, not one-hot")
+        if isinstance(value, np.generic | np.ndarray):  # in an array of objects
             value = value.item()
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
@@ -165,6 +167,8 @@ def _is_absent(value: object, column: LabelColumn) -> bool:
         value = value.strip()
     if type(value).__name__ in ("NAType", "NaTType"):  # of pandas; neither can be compared
         return True
+    if isinstance(value, np.ndarray):
+        return False
     return value is None or value in ("", b"") or (_is_nan(value) and not column.are_names)
 
 

@@ -291,9 +291,14 @@ def _hold_groups(
     is_held = np.zeros(len(split), dtype=bool)
     held = np.zeros(len(totals), dtype=np.int64)
     for label, count in enumerate(counts):
+        tried: set[int] = set()  # a group that does not fit now does not fit later
         for row in order[label]:
             if held[label] >= count:
                 break
+            if keys is not None:
+                if int(keys[row]) in tried:
+                    continue
+                tried.add(int(keys[row]))
             group = [row] if keys is None else groups.get(int(keys[row]), [row])
             added = np.bincount(split.labels[group], minlength=len(totals))
             fits = held[label] + added[label] <= count and (held + added < totals)[added > 0].all()

@@ -60,7 +60,7 @@ class CsvFile(ColumnFile):
         texts: dict[str, list[object]] = {name: [] for name in values}
         blocks = [np.empty((0, len(numbers)))]
         for lines, columns in self._blocks():
-            for name in values:
+            for name in texts:  # each once
                 texts[name].extend(columns[self.names.index(name)])
             blocks.append(
                 np.stack([self._parse(name, columns, lines) for name in numbers], axis=1)
@@ -196,7 +196,10 @@ class ParquetFile(ColumnFile):
         """The requested columns; a missing value is None."""
         wanted = list(dict.fromkeys([*values, *numbers]))
         packed = self.path.stat().st_size
-        unpacked = self._rows * (_BYTES_OF_A_VALUE * len(values) + 8 * len(numbers))
+        # Equal texts, true and false are one object each, of which a cell has a reference.
+        shared = [name for name in values if _is_text(self._types[name]) or self.is_boolean(name)]
+        objects = len(values) - len(shared)
+        unpacked = self._rows * (_BYTES_OF_A_VALUE * objects + 8 * (len(shared) + len(numbers)))
         check_unpacked(packed, unpacked, where=str(self.path))
         for name in wanted:
             self._check_flat(name)

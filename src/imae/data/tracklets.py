@@ -1,5 +1,6 @@
 """Tracklets for retrieval: sets of frames of one identity, seen by one camera."""
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -192,4 +193,7 @@ def load_tracklets(
         True
     """
     loader = _LOADERS.get(name)
-    return None if loader is None else loader(root, **options)
+    if loader is None:
+        return None
+    takes = inspect.signature(loader.find() if isinstance(loader, Imported) else loader).parameters
+    return loader(root, **{key: value for key, value in options.items() if key in takes})

@@ -97,7 +97,8 @@ class Objective:
         if self._is_auto:
             digest = hashlib.sha256(target.numpy().tobytes()).digest()
             training = second if _is_data(second) else digest
-            curve = IMAE(self._trainings.state(training, logits).observe(logits, target))
+            state = self._trainings.state(training, logits)
+            curve = IMAE(state.observe(logits, target, weight))
         gradient, second_derivative = self._derivatives(logits, target, curve)
         if raw.dim() == 1:
             gradient, second_derivative = gradient[:, 1], second_derivative[:, 1]

@@ -80,8 +80,9 @@ class Learner:
         if output is not None:
             output(torch.zeros(1, num_classes))  # refuses a cap that cannot be met
         layers: list[nn.Module] = []
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        # Not torch.manual_seed, which also seeds the generators of accelerators.
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.default_generator.manual_seed(seed)
             for inputs, outputs in itertools.pairwise(widths):
                 layers += [nn.Linear(inputs, outputs), nn.LayerNorm(outputs), nn.ReLU()]
             layers.append(nn.Linear(widths[-1], num_classes))

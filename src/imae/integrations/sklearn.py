@@ -339,10 +339,12 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not wanted:
             return np.empty(0, np.int64)
         counts = np.bincount(given)
+        number = math.ceil(self.validation_fraction * len(given))
+        is_spread = counts.min() >= 2 and len(counts) <= min(number, len(given) - number)
         _, held = train_test_split(
             np.arange(len(given)),
             test_size=self.validation_fraction,
-            stratify=given if counts.min() >= 2 else None,
+            stratify=given if is_spread else None,
             random_state=generator,
         )
         return np.sort(held)

@@ -58,7 +58,8 @@ class Correction(Method):
             check_interval("quantile", quantile, low=0, high=1)
         self.warm_up = warm_up
         self.quantile = quantile
-        self.source = matrix if matrix in ("estimate", "known") else "given"
+        is_named = isinstance(matrix, str) and matrix in ("estimate", "known")
+        self.source = matrix if is_named else "given"
         self.register_buffer("transition", None)
         if self.source == "given":
             name = f"matrix ({matrix})" if isinstance(matrix, str) else "matrix"
@@ -296,6 +297,11 @@ class SAdaptation(Method):
         self.warm_up = warm_up
         self.register_parameter("weight", None)
         self._is_adapting = False
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether the length of a run decides what is trained when: the warm-up is a part of it."""
+        return True
 
     def start(self, facts: Facts) -> None:
         """Creates the layer, with every label equally likely at first."""

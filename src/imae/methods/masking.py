@@ -189,6 +189,11 @@ class Masking(Method):
         self.rate = rate
         self._is_playing = False
 
+    @property
+    def has_stages(self) -> bool:
+        """Whether the length of a run decides what is trained when: the warm-up is a part of it."""
+        return True
+
     def start(self, facts: Facts) -> None:
         """Creates the players, and the mask for these classes."""
         super().start(facts)

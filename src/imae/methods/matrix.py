@@ -98,6 +98,8 @@ def _from_npy(path: Path) -> NDArray[Any]:
     except (ValueError, EOFError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path}: not an array file: {reason}") from error
+    if not isinstance(mapped, np.ndarray):
+        raise DataError(f"{path}: not an array file: it holds several arrays")
     if mapped.ndim != 2 or mapped.shape[0] != mapped.shape[1]:
         raise DataError(f"{path}: the array must have shape (C, C), got {mapped.shape}")
     return np.array(mapped)
@@ -136,16 +138,17 @@ class Structure:
         columns: Sequence[int] | None = None,
         groups: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        if (kind == "column") != (columns is not None):
+        name = kind if isinstance(kind, str) else None  # an array cannot be compared
+        if (name == "column") != (columns is not None):
             raise ArgumentError("columns must be given for the structure 'column' and no other")
-        if (kind == "block") != (groups is not None):
+        if (name == "block") != (groups is not None):
             raise ArgumentError("groups must be given for the structure 'block' and no other")
         if isinstance(kind, str) and not is_matrix_file(kind):
             check_choice("structure", kind, (*KINDS, "a .csv or .npy file"))
-        self.kind = kind if kind in KINDS else "given"
+        self.kind = name if name in KINDS else "given"
         self.columns = columns
         self.groups = groups
-        self.given = None if kind in KINDS else _given(kind)
+        self.given = None if name in KINDS else _given(kind)
 
     def mask(self, num_classes: int) -> NDArray[np.bool_]:
         """Whether label j may be given where the true one is i, shape (C, C).

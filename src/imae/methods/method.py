@@ -205,6 +205,11 @@ class Method(nn.Module, ABC):
         """When new networks are trained, if ever; called once, after ``start``."""
         return None
 
+    @property
+    def has_stages(self) -> bool:
+        """Whether the length of a run decides what is trained when, so that it must not change."""
+        return self.restart() is not None
+
     def start_epoch(self, epoch: int) -> None:
         """Called before an epoch, from 0, and on a resume within it: it must not count calls."""
 

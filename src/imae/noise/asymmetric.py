@@ -178,7 +178,8 @@ def _destinations(mapping: Mapping[int, int], num_classes: int) -> NDArray[np.fl
                 raise ArgumentError(f"class in mapping must be in [0, {num_classes}), got {label}")
         if source == destination:
             raise ArgumentError(f"mapping must take a class to another, got {source}:{source}")
-        matrix[source] = np.eye(num_classes)[destination]
+        matrix[source] = 0
+        matrix[source, destination] = 1
     return matrix
 
 

@@ -51,6 +51,7 @@ class Journal:
                 checkpoint from which it can be lengthened.
         """
         if is_resumed:
+            self._check_length(state)
             described = describe_rows(state.prepared, state.config.data.features)
             check_same_data(self.run, _labels(state), _held_labels(state), described)
             found = load_checkpoint(self.run.checkpoints, self.display.say, state.restore)
@@ -75,10 +76,20 @@ class Journal:
             self._progress(state, "running")
         self.display.start(state.step, state.total_steps)
 
+    def _is_longer(self, state: State) -> bool:
+        stored, train = self.run.config()["train"], state.config.train
+        return (stored["epochs"], stored["steps"]) != (train.epochs, train.steps)
+
+    def _check_length(self, state: State) -> None:
+        if state.method.has_stages and self._is_longer(state):
+            raise ArgumentError(
+                f"{self.run.path}: {state.config.method.name} trains in stages that are parts of "
+                "the run, so it cannot be lengthened; train again with another --out"
+            )
+
     def _continue(self, state: State) -> None:
         """Removes what was written after the checkpoint, and records a longer budget."""
-        stored, train = self.run.config()["train"], state.config.train
-        is_longer = (stored["epochs"], stored["steps"]) != (train.epochs, train.steps)
+        train, is_longer = state.config.train, self._is_longer(state)
         if is_longer and state.total_steps <= state.step:
             raise ArgumentError(
                 f"{self.run.path}: has trained {state.step} steps already; give more than "

@@ -52,7 +52,7 @@ def corrupt_split(
     if "mapping" in options and mapping is None:
         raise ArgumentError(
             f"noise {spec.kind!r} needs a map FROM:TO,FROM:TO "
-            "of classes (--set noise_map=..., of imae noise --map)"
+            "of classes (--set noise_map=..., or imae noise --map)"
         )
     if "mapping" not in options and mapping is not None:
         raise ArgumentError(f"noise {spec.kind!r} takes no map; leave it out")
