@@ -361,3 +361,19 @@ def test_the_published_table_is_made_of_its_records(monkeypatch):
     folder = root / "results" / "boosting"
     assert boosting.table(folder) == (folder / "accuracy.md").read_text()
     sys.modules.pop("boosting")
+
+
+def test_rows_without_weight_do_not_steer_t():
+    draws = np.random.default_rng(1)
+    labels = np.arange(300) % 3
+    raw = 3 * np.eye(3)[labels] + draws.normal(size=(300, 3))
+    weight = (np.arange(300) % 4 > 0).astype(float)
+    given = np.where(weight == 0, (labels + 1) % 3, labels)
+    given[:30] = (given[:30] + 2) % 3
+    kept = weight > 0
+    some, plain = Objective(T="auto"), Objective(T="auto")
+    for _ in range(5):
+        weighted = some(given, raw, weight)[0]
+        expected = plain(given[kept], raw[kept])[0]
+    assert np.allclose(weighted[kept], expected)
+    assert not weighted[~kept].any()

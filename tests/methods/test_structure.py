@@ -74,3 +74,8 @@ def test_a_structure_for_other_classes_is_refused(kind, options, says):
 
 def test_the_last_class_is_taken():
     assert Structure("column", columns=[2]).mask(3)[:, 2].all()
+
+
+def test_an_array_is_a_structure():
+    matrix = np.array([[1, 1], [0, 1]])
+    assert Structure(matrix).kind == Structure(matrix.tolist()).kind == "given"
