@@ -98,7 +98,7 @@ class Colours(Network):
 @pytest.fixture
 def own_data(here, monkeypatch):
     """The folders and files that the pages speak of, and nothing large to train."""
-    monkeypatch.setattr(setup, "_DEFAULT_EPOCHS", 3)
+    monkeypatch.setattr(setup, "DEFAULT_EPOCHS", 3)
     monkeypatch.setattr(preparation, "build", lambda *_, **__: Colours())
     monkeypatch.setattr(preparation, "load_weights", lambda *_: None)
     monkeypatch.setattr(preparation, "pretrained_weights", Path)

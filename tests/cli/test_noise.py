@@ -68,7 +68,7 @@ def test_the_command_is_the_same_twice(run, arrays, tmp_path):
         (["--rate", "0.4", "--seed", "-1"], "seed must be at least 0"),
         (
             ["--rate", "0.4", "--kind", "pairs"],
-            r"needs a map FROM:TO,FROM:TO of classes \(--set noise_map=.*, of imae noise --map\)",
+            r"needs a map FROM:TO,FROM:TO of classes \(--set noise_map=.*, or imae noise --map\)",
         ),
     ],
 )

@@ -1,9 +1,7 @@
-import importlib
-
 import pytest
 
 from imae.cli.app import main
-from imae.recipes import RECIPES
+from imae.recipes import RECIPES, grid, plan_jobs
 
 ONE = ["--set", "machine.threads=1", "--set", "machine.accelerator=cpu"]
 
@@ -116,10 +114,9 @@ def test_a_dry_run_on_features_extracts_nothing(capsys, monkeypatch, tmp_path):
 
 
 def test_features_are_extracted_once_before_several_runs_at_once(monkeypatch, tmp_path):
-    engine = importlib.import_module("imae.recipes.reproduce")
     loaded, said = [], []
-    monkeypatch.setattr(engine, "load_rows", lambda config: loaded.append(config.data.name))
-    jobs = engine.plan_jobs("cifar_n", budget="features", only=["*-cce"], out=tmp_path)
-    engine._extract_features(jobs, said.append)
+    monkeypatch.setattr(grid, "load_rows", lambda config: loaded.append(config.data.name))
+    jobs = plan_jobs("cifar_n", budget="features", only=["*-cce"], out=tmp_path)
+    grid.extract_features(jobs, said.append)
     assert sorted(loaded) == ["cifar100n"] + ["cifar10n"] * 5
     assert len(jobs) == 3 * len(said) == 18

@@ -189,7 +189,7 @@ class Checked:
     Examples:
         >>> Checked(500, 100, 100, 96, 0.95, 0).sentence()
         'A person found 96 of 100 randomly drawn flagged rows wrong: with 95% confidence at least
-        91.1% of all 500 flagged labels are wrong.'
+        91.0% of all 500 flagged labels are wrong.'
     """
 
     num_flagged: int
