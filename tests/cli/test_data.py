@@ -48,7 +48,10 @@ def test_fetch_and_verify_digits(app: typer.Typer, tmp_path: Path) -> None:
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert [line.split()[1] for line in lines[:2]] == ["images", "labels"]
-    assert lines[-2:] == ["digits is the published set", "next: imae train digits"]
+    assert lines[-2:] == [
+        "digits is the published set",
+        f"next: imae train digits --root {tmp_path}",
+    ]
 
 
 def test_errors_go_to_the_caller(app: typer.Typer, tmp_path: Path) -> None:

@@ -514,3 +514,11 @@ def test_more_classes_than_rows_are_held_out():
     y = np.arange(1000) % 150
     x = np.random.default_rng(1).normal(size=(1000, 5))
     assert len(IMAEClassifier(max_iter=1, random_state=0).fit(x, y).classes_) == 150
+
+
+def test_rows_that_are_too_large_are_not_predicted():
+    x = np.random.default_rng(1).normal(size=(60, 3)).astype(np.float32)
+    model = IMAEClassifier(max_iter=2, random_state=0).fit(x, x[:, 0] > 0)
+    for size in (1e20, 1e30):
+        with pytest.raises(DataError, match="X: a value has the size"):
+            model.predict(np.full((2, 3), size, np.float32))

@@ -211,3 +211,9 @@ def test_many_rows_take_a_moment():
     start = time.process_time()
     estimate_noise_rate(probabilities, given, calibrate=False)
     assert time.process_time() - start < 5
+
+
+def test_too_many_classes_are_refused_before_memory_is_taken():
+    probabilities = np.full((2, 1000), 1 / 1000)
+    with pytest.raises(ArgumentError, match="1000 classes are too many for this estimate"):
+        estimate_noise_rate(probabilities, np.array([0, 1]))

@@ -47,7 +47,12 @@ data = typer.Typer(
 def list_sets(root: Path | None = _ROOT) -> None:
     """Print every named set, its size, where it comes from and whether it is on this machine."""
     print_table(set_table(root, width=Console().width))
-    say_next("imae", "data", "fetch", "NAME")
+    say_next("imae", "data", "fetch", "NAME", *_in_root(root))
+
+
+def _in_root(root: Path | None) -> tuple[object, ...]:
+    """The words of a command that say where the data sets are."""
+    return () if root is None else ("--root", root)
 
 
 def set_table(root: Path | None, *, width: int) -> Table:
@@ -91,7 +96,7 @@ def fetch_set(name: str = _NAME, root: Path | None = _ROOT) -> None:
     from imae.data.sources.catalog import fetch
 
     typer.echo(f"{name} is in {fetch(name, root)}")
-    say_next("imae", "train", name)
+    say_next("imae", "train", name, *_in_root(root))
 
 
 @data.command("verify")
@@ -103,7 +108,7 @@ def verify_set(name: str = _NAME, root: Path | None = _ROOT) -> None:
         typer.echo(f"{digest}  {array}")
     is_published = named_set(name).has_hashes
     typer.echo(f"{name} is {'the published set' if is_published else 'complete'}")
-    say_next("imae", "train", name)
+    say_next("imae", "train", name, *_in_root(root))
 
 
 def noise(
@@ -142,7 +147,7 @@ def noise(
         f"{int(noisy.is_flipped.sum())} of {len(split)} labels changed "
         f"({noisy.realised_rate:.4f}), {spec}, seed {seed}: {out}"
     )
-    say_next("imae", "train", data, *column_words(columns), "--labels", out)
+    say_next("imae", "train", data, *column_words(columns), *_in_root(root), "--labels", out)
 
 
 _SETTINGS = "settings"

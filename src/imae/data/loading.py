@@ -386,7 +386,9 @@ def load_unlabelled(
     elif not is_named:
         rows = _in_memory(name_or_path, like, given, place, where)
     elif isinstance(name_or_path, str) and name_or_path in SOURCES:
-        data = load(name_or_path, root=root)
+        takes = SOURCES.find(name_or_path).defaults
+        own = {key: value for key, value in given.items() if key in takes}
+        data = load(name_or_path, root=root, **own)
         split = data.train if data.test is None else data.test
         rows = Unlabelled(split.inputs, split.row_ids)
     else:

@@ -256,6 +256,8 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         _check_present(X=X)
         X = validate_data(self, X, reset=False, **_TYPES)
+        is_wide = self._learner.dtype == torch.float64
+        _largest(X, _LARGEST if is_wide else _LARGEST_FLOAT32)
         parts = (_tensor(X[i : i + _AT_ONCE]) for i in range(0, X.shape[0], _AT_ONCE))
         logits = (self._learner.logits(part) for part in parts)
         return np.concatenate([(self._stretch * each).softmax(1).numpy() for each in logits])
@@ -271,10 +273,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._validate_params()
         _check_present(X=X, y=y, sample_weight=sample_weight)
         X, y = validate_data(self, X, y, **_TYPES)
-        largest = float(max(X.max(), -X.min()))
-        if largest > _LARGEST:
-            raise DataError(f"X: a value has the size {largest:.3g}; scale the columns")
-        if largest > _LARGEST_FLOAT32:
+        if _largest(X, _LARGEST) > _LARGEST_FLOAT32:
             X = X.astype(np.float64)
         check_classification_targets(y)
         weight = _checked_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
@@ -409,6 +408,18 @@ def _checked_weight(sample_weight: ArrayLike | None, X: Any, **options: Any) -> 
     if not weight.any():  # which older versions of scikit-learn let pass
         raise DataError("sample_weight: all are zero, at least one row must count")
     return weight
+
+
+def _largest(X: Any, limit: float) -> float:
+    """The size of the largest value.
+
+    Raises:
+        DataError: If it is beyond the limit.
+    """
+    largest = float(max(X.max(), -X.min()))
+    if largest > limit:
+        raise DataError(f"X: a value has the size {largest:.3g}; scale the columns")
+    return largest
 
 
 def _check_present(**arrays: Any) -> None:

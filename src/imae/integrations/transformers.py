@@ -155,6 +155,11 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc]
                 run, such as that of an earlier training with this callback.
         """
         self._remove_hooks()
+        if args.n_gpu > 1:
+            raise ArgumentError(
+                "the rows of a batch are divided over several GPUs in one process, where they "
+                "cannot be told apart; start one process for each with torchrun"
+            )
         if args.remove_unused_columns:
             raise ArgumentError(
                 f"TrainingArguments(remove_unused_columns=False) is needed: the Trainer removes "

@@ -35,6 +35,8 @@ from imae.noise.rate_curve import (
     strata as divide,
 )
 
+_MOST_CLASSES = 400  # the estimate holds a matrix of their number for each of them
+
 
 @dataclass(frozen=True)
 class RateEstimate:
@@ -237,6 +239,11 @@ def _parts(probabilities: ArrayOrTensor, labels: ArrayOrTensor, count: int | Non
     if count is not None:
         check_integer("strata", count, low=1)
     rows, given = _check_rows(probabilities, labels)
+    if rows.shape[1] > _MOST_CLASSES:
+        raise ArgumentError(
+            f"{rows.shape[1]} classes are too many for this estimate, which takes at most "
+            f"{_MOST_CLASSES}; imae.audit.audit estimates a rate by the likely classes of each row"
+        )
     if count is not None and count > len(rows):
         raise ArgumentError(f"strata must be at most the {len(rows)} rows, got {count}")
     with np.errstate(divide="ignore"):
