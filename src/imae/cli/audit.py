@@ -338,8 +338,6 @@ def _from_probabilities(
     settings: list[str] | None,
     precision: float | None,
 ) -> tuple[Any, "Audit"]:
-    import numpy as np
-
     from imae.audit.audit import audit as find_wrong
     from imae.audit.calibrate import find_cap
     from imae.audit.sources import features_of_split, labelled_rows, read_probabilities
@@ -383,7 +381,7 @@ def _from_probabilities(
     matrix = read_probabilities(file, rows, every)
     found = find_wrong(
         matrix,
-        given=np.array(rows.class_names)[rows.labels],
+        given=rows.labels,
         row_ids=rows.row_ids,
         class_names=rows.class_names,
         precision=precision,

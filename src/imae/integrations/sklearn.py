@@ -358,7 +358,7 @@ class IMAEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                         f"all rows are predicted as class {names[last[0]]}, so no label is judged; "
                         "train longer, or scale the rows"
                     )
-                found = audit(epochs, given=np.array(names)[given], class_names=names)
+                found = audit(epochs, given=given, class_names=names)
         except DataError as error:  # nothing was learned, so there is nothing to judge by
             warnings.warn(str(error), ConvergenceWarning, stacklevel=3)
             self.label_quality_ = np.full(len(given), 1 / len(self.classes_))
