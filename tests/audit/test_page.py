@@ -14,7 +14,7 @@ import imae.report
 from imae.audit import page as page_module
 from imae.audit.cards import Preview, suspects
 from imae.audit.correct import Sample, check
-from imae.audit.page import render, review_words, write_check_page, write_review
+from imae.audit.page import Overview, render, review_words, write_check_page, write_review
 from imae.errors import ArgumentError
 
 TEMPLATES = Path(imae.audit.__file__).parent / "templates"
@@ -49,13 +49,13 @@ def test_suspects_come_most_certain_first_and_alike_rows_together(make_audit):
 def test_a_range_that_begins_near_zero_is_told(make_audit):
     audit = replace(make_audit(), noise_rate_low=0.02)
     said = "2.0% to 31.0% of 40 labels are wrong, perhaps none; about 25.0% by the estimate"
-    assert said in render(audit)
-    assert "perhaps none" not in render(replace(audit, noise_rate_low=0.03))
+    assert said in render(Overview(audit))
+    assert "perhaps none" not in render(Overview(replace(audit, noise_rate_low=0.03)))
 
 
 def test_the_page_holds_the_verdict_and_every_suspect(make_audit):
     audit = make_audit()
-    text = render(audit)
+    text = render(Overview(audit))
     assert "About 25.0% of 40 labels are wrong (range 20.0% to 31.0%)" in text
     data = data_of(text)
     assert [row["id"] for row in data["rows"]] == audit.row_ids[suspects(audit)].tolist()
@@ -63,13 +63,13 @@ def test_the_page_holds_the_verdict_and_every_suspect(make_audit):
     assert text.count('class="card"') == 11
     assert text.count("near-identical to 2 others") == 3
     assert text.count("like rows of another class") == 1  # the last of the three is believed
-    assert render(audit) == text
+    assert render(Overview(audit)) == text
 
 
 def test_a_flagged_row_without_a_better_class_is_shown_so(make_audit):
     audit = make_audit()
     audit.suggested[1] = audit.given[1]
-    assert render(audit).count("no better class is known") == 1
+    assert render(Overview(audit)).count("no better class is known") == 1
 
 
 def test_previews_are_pictures_texts_or_cells_and_bounded_in_number(make_audit):
@@ -78,13 +78,13 @@ def test_previews_are_pictures_texts_or_cells_and_bounded_in_number(make_audit):
         "photo/3.jpg": Preview(text="a <b>text</b>"),
         "photo/39.jpg": Preview(cells=(("width", "1.5"),)),
     }
-    text = render(make_audit(), preview=shown.get, most_previews=3)
+    text = render(Overview(make_audit()), preview=shown.get, most_previews=3)
     assert 'src="data:image/png;base64,AAAA"' in text
     assert "a &lt;b&gt;text&lt;/b&gt;" in text
     assert "<dt>width</dt><dd>1.5</dd>" in text
     assert "The 3 most certain rows have a picture or text" in text
     asked = []
-    render(make_audit(), preview=asked.append, most_previews=3)
+    render(Overview(make_audit()), preview=asked.append, most_previews=3)
     assert asked == ["photo/0.jpg", "photo/3.jpg", "photo/39.jpg"]
 
 
@@ -114,14 +114,14 @@ def test_a_check_shows_the_sample_and_states_the_bound(make_audit, tmp_path):
     ]
     assert "Without a person no method can promise" in text
     assert "Suspects, most certain first" not in text
-    assert "A person has judged 0 of 10" in render(audit, checked=check(audit, {}))
+    assert "A person has judged 0 of 10" in render(Overview(audit), checked=check(audit, {}))
 
 
 def test_an_audit_without_suspects_is_a_page_too(make_audit):
     audit = make_audit()
     audit.is_flagged[:] = audit.fits_no_class[:] = False
     audit.group[:] = -1
-    assert "0 rows to review: 0 flagged" in render(audit)
+    assert "0 rows to review: 0 flagged" in render(Overview(audit))
 
 
 def test_rows_to_review_say_why_each_is_there(make_audit):
@@ -139,13 +139,13 @@ def test_a_number_that_names_a_row_is_called_a_row(make_audit):
     audit = make_audit(40)
     numbered = replace(audit, row_ids=np.arange(40).astype(str))
     first = int(suspects(numbered)[0])
-    assert f'title="{first}">row {first}</p>' in render(numbered)
-    assert re.search(r'title="(\S+\.jpg)">\1</p>', render(audit))
+    assert f'title="{first}">row {first}</p>' in render(Overview(numbered))
+    assert re.search(r'title="(\S+\.jpg)">\1</p>', render(Overview(audit)))
 
 
 def test_many_classes_are_listed_as_pairs(make_audit):
     audit = make_audit(400, class_names=tuple(f"kind {number}" for number in range(30)))
-    assert "The most frequent pairs of" in render(audit)
+    assert "The most frequent pairs of" in render(Overview(audit))
 
 
 def test_only_html_is_written(make_audit, tmp_path):
@@ -155,7 +155,7 @@ def test_only_html_is_written(make_audit, tmp_path):
 
 def hostile(make_audit, text):
     audit = make_audit(12, class_names=tuple(f"{text}{number}" for number in range(3)), prefix=text)
-    return render(audit, preview=lambda row_id: Preview(text=row_id))
+    return render(Overview(audit), preview=lambda row_id: Preview(text=row_id))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -167,7 +167,7 @@ def test_a_payload_adds_no_element(make_audit, payload):
 
 
 def test_ids_are_unique_and_referenced_ones_there(make_audit):
-    elements = Elements(render(make_audit()))
+    elements = Elements(render(Overview(make_audit())))
     assert len(elements.ids) == len(set(elements.ids))
     for name in ("aria-labelledby", "aria-controls", "for"):
         for _, attrs in elements.tags:
@@ -177,7 +177,7 @@ def test_ids_are_unique_and_referenced_ones_there(make_audit):
 
 def test_the_policy_allows_hashed_scripts_and_no_network(make_audit):
     def policy_of(**options):
-        tags = Elements(render(make_audit(), **options)).tags
+        tags = Elements(render(Overview(make_audit()), **options)).tags
         return next(attrs["content"] for _, attrs in tags if "http-equiv" in attrs)
 
     assert policy_of().startswith("default-src 'none'; style-src 'sha256-")

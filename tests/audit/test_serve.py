@@ -37,7 +37,7 @@ def ask(server, method="GET", path=None, *, body=None, **headers):
 
 
 def send(server, changes, *, mark=None, **headers):
-    body = json.dumps({"identity": mark or server.review.identity, "changes": changes})
+    body = json.dumps({"identity": mark or server.review.overview.identity, "changes": changes})
     headers = {"Content_Type": "application/json"} | headers
     return ask(server, "POST", f"/{server.token}/decisions", body=body, **headers)[:2]
 
@@ -119,7 +119,7 @@ def test_a_row_that_only_the_program_decided_about_is_shown_as_undecided(make_au
     review = Review(audit, path)
     assert [each["row_id"] for each in review.decided()] == ["photo/1.jpg"]
     kept = {"row_id": "photo/3.jpg", "decision": "keep"}
-    review.change({"identity": review.identity, "changes": [kept]})
+    review.change({"identity": review.overview.identity, "changes": [kept]})
     assert read_decisions(audit, [path])[0] == by_row[0]  # still the program's
 
 

@@ -1,5 +1,6 @@
 """The page on which people review suspect rows: offline, one file or a folder of files."""
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,62 @@ _HARDLY_ANY = 0.1  # of the estimated rate: a range that begins below does not r
 _COUNTED = 20_000  # suspects that filters count on other pages
 
 
+class Overview:
+    """What all pages about an audit show, computed once.
+
+    Args:
+        audit: The audit.
+    """
+
+    def __init__(self, audit: Audit) -> None:
+        self.audit = audit
+        self.names = [printable(name) for name in audit.class_names]
+
+    @functools.cached_property
+    def suspects(self) -> NDArray[np.int64]:
+        """Positions of the rows to review, in their order."""
+        return suspects(self.audit)
+
+    @property
+    def num_pages(self) -> int:
+        """Number of pages that the suspects take, at least 1."""
+        return max(1, -(-len(self.suspects) // PAGE_SIZE))
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """What identifies the audited labels."""
+        return identity(self.audit)
+
+    @functools.cached_property
+    def pairs(self) -> list[dict[str, object]]:
+        """From ``list_pairs``."""
+        return list_pairs(self.audit, self.suspects, self.names)
+
+    @functools.cached_property
+    def confusion(self) -> dict[str, object]:
+        """From ``confusion``."""
+        return confusion(self.audit, self.suspects, self.names)
+
+    @functools.cached_property
+    def counted(self) -> list[dict[str, object]]:
+        """What filters need to count the rows of each page: columns of plain numbers."""
+        audit, pages = self.audit, []
+        for start in range(0, min(len(self.suspects), _COUNTED), PAGE_SIZE):
+            rows = self.suspects[start : start + PAGE_SIZE]
+            suggested = np.where(audit.fits_no_class[rows], -1, audit.suggested[rows])
+            pages.append(
+                {
+                    "part": start // PAGE_SIZE,
+                    "file": page_name(start // PAGE_SIZE),
+                    "given": audit.given[rows].tolist(),
+                    "suggested": suggested.tolist(),
+                    "certainty": (100 * audit.wrong_probability[rows]).round(1).tolist(),
+                    "group": (audit.group[rows] >= 0).astype(int).tolist(),
+                }
+            )
+        return pages
+
+
 def write_review(
     audit: Audit,
     out: str | os.PathLike[str],
@@ -63,8 +120,8 @@ def write_review(
         ArgumentError: If ``out`` has another extension.
         MissingExtraError: If jinja2 is not installed.
     """
-    path = _page_file(out)
-    num_parts = num_pages(audit)
+    path, overview = _page_file(out), Overview(audit)
+    num_parts = overview.num_pages
     files = (
         [path]
         if num_parts == 1
@@ -72,7 +129,7 @@ def write_review(
     )
     for part, file in enumerate(files):
         text = render(
-            audit,
+            overview,
             part=part,
             preview=preview,
             most_previews=most_previews,
@@ -101,7 +158,7 @@ def write_check_page(
         ArgumentError: If ``out`` does not end in ``.html``.
     """
     path = _page_file(out)
-    text = render(audit, sample=sample, preview=preview, about=about)
+    text = render(Overview(audit), sample=sample, preview=preview, about=about)
     with whole_file(path) as file:
         file.write(text.encode("utf-8"))
     return path
@@ -112,11 +169,6 @@ def _page_file(out: str | os.PathLike[str]) -> Path:
     if path.suffix.lower() not in (".html", ".htm"):
         raise ArgumentError(f"the page must end in .html, got {path}")
     return path
-
-
-def num_pages(audit: Audit) -> int:
-    """Number of pages that the suspects take, at least 1."""
-    return max(1, -(-len(suspects(audit)) // PAGE_SIZE))
 
 
 def page_name(part: int) -> str:
@@ -130,7 +182,7 @@ def page_name(part: int) -> str:
 
 
 def render(
-    audit: Audit,
+    overview: Overview,
     *,
     part: int = 0,
     sample: Sample | None = None,
@@ -143,7 +195,7 @@ def render(
     """A page as text.
 
     Args:
-        audit: The audit.
+        overview: Of the audit.
         part: Which page of several, counted from 0.
         sample: For the check: the sample; then nothing else is shown.
         saved: For a page from a server: what was decided before, by position of the row.
@@ -153,11 +205,10 @@ def render(
         about: Name of the data and the date, for the title.
     """
     environment = build_environment("imae.audit", "imae.report")
-    everything = suspects(audit)
+    audit, names, everything = overview.audit, overview.names, overview.suspects
     start = part * PAGE_SIZE
     rows = everything[start : start + PAGE_SIZE] if sample is None else sample.rows
     first = most_previews - start if sample is None else len(rows)
-    names = [printable(name) for name in audit.class_names]
     is_served = saved is not None
     further = ["img-src data:", *(["connect-src 'self'"] if is_served else [])]
     return str(
@@ -176,19 +227,21 @@ def render(
             checked=None if checked is None else checked.sentence(),
             numbers=_numbers(audit, len(everything)),
             part=part,
-            num_parts=1 if sample is not None else num_pages(audit),
+            num_parts=1 if sample is not None else overview.num_pages,
             page_name=page_name,
             classes=names,
-            pairs=list_pairs(audit, rows if sample is not None else everything, names),
-            confusion=confusion(audit, everything, names),
+            pairs=overview.pairs if sample is None else list_pairs(audit, rows, names),
+            confusion=overview.confusion,
             cards=make_cards(audit, rows, names, preview, first),
             hidden_previews=sample is None and len(everything) > most_previews > 0,
             num_previews=most_previews,
             keys=class_keys(names),
             data={
-                **page_data(audit, rows, names, sample, saved),
+                **page_data(overview, rows, sample, saved),
                 "part": part,
-                "others": _others(audit, everything, part) if sample is None else [],
+                "others": [each for each in overview.counted if each["part"] != part]
+                if sample is None
+                else [],
                 "num_suspects": len(rows) if sample is not None else len(everything),
             },
         )
@@ -331,40 +384,17 @@ def class_keys(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name if name in every else next(left), name) for name in keyed]
 
 
-def _others(audit: Audit, everything: NDArray[np.int64], part: int) -> list[dict[str, object]]:
-    """What filters need to count rows of the other pages: columns of plain numbers, by page."""
-    pages = []
-    for start in range(0, min(len(everything), _COUNTED), PAGE_SIZE):
-        number = start // PAGE_SIZE
-        if number == part:
-            continue
-        rows = everything[start : start + PAGE_SIZE]
-        suggested = np.where(audit.fits_no_class[rows], -1, audit.suggested[rows])
-        pages.append(
-            {
-                "part": number,
-                "file": page_name(number),
-                "given": audit.given[rows].tolist(),
-                "suggested": suggested.tolist(),
-                "certainty": (100 * audit.wrong_probability[rows]).round(1).tolist(),
-                "group": (audit.group[rows] >= 0).astype(int).tolist(),
-            }
-        )
-    return pages
-
-
 def page_data(
-    audit: Audit,
+    overview: Overview,
     rows: NDArray[np.int64],
-    names: Sequence[str],
     sample: Sample | None,
     saved: Mapping[int, Decision] | None,
 ) -> dict[str, object]:
     """The data that the script of the page reads."""
-    mark = identity(audit)
+    audit, names = overview.audit, overview.names
     return {
-        "identity": mark,
-        "file": download_name(mark),
+        "identity": overview.identity,
+        "file": download_name(overview.identity),
         "served": saved is not None,
         "confidence": None if sample is None else sample.confidence,
         "num_flagged": int(audit.is_flagged.sum()),

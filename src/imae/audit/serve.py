@@ -16,11 +16,10 @@ from imae.audit.decisions import (
     DECISIONS,
     Decision,
     decide,
-    identity,
     read_decisions,
     write_decisions,
 )
-from imae.audit.page import num_pages, page_name, render, saved_data
+from imae.audit.page import Overview, page_name, render, saved_data
 from imae.audit.result import Audit
 from imae.errors import DataError
 
@@ -67,7 +66,7 @@ class Review:
         self.sample = sample
         self.rows = rows or Rows()
         self.about = about
-        self.identity = identity(audit)
+        self.overview = Overview(audit)
         self.decisions = read_decisions(audit, [path]) if path.exists() else {}
         self._places = {row_id: place for place, row_id in enumerate(audit.row_ids.tolist())}
         self._numbers = {name: number for number, name in enumerate(audit.class_names)}
@@ -76,14 +75,14 @@ class Review:
     @property
     def num_parts(self) -> int:
         """Number of pages."""
-        return 1 if self.sample is not None else num_pages(self.audit)
+        return 1 if self.sample is not None else self.overview.num_pages
 
     def page(self, part: int) -> str:
         """The page with what was decided so far."""
         with self._lock:
             saved = dict(self.decisions)
         return render(
-            self.audit,
+            self.overview,
             part=part,
             sample=self.sample,
             saved=saved,
@@ -123,7 +122,7 @@ class Review:
     def _checked(self, content: object) -> list[tuple[int, Decision | None]]:
         if not isinstance(content, dict) or not isinstance(content.get("changes"), list):
             raise DataError("the request holds no decisions")
-        if content.get("identity") != self.identity:
+        if content.get("identity") != self.overview.identity:
             raise DataError("this page belongs to another run or other labels; reload it")
         return [self._change(each) for each in content["changes"]]
 
