@@ -1,6 +1,7 @@
 """The curves in JAX, equal to those in torch."""
 
 import importlib.util
+import math
 
 import numpy as np
 import pytest
@@ -145,3 +146,25 @@ def test_a_constant_added_to_all_logits_changes_no_margin():
     logits, labels = jnp.array([[1.0, 0.0, 2.0, -1.0]]), jnp.array([0])
     for offset in (1e3, 1e6, -1e6):
         assert margin(logits + offset, labels) == margin(logits, labels)
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=repr)
+@pytest.mark.parametrize(
+    "rows", [[[2.0]], [[2.0, -math.inf, -math.inf], [0.5, -math.inf, 1.0]]], ids=["one", "masked"]
+)
+def test_a_label_without_rival_has_no_loss_and_no_gradient(curve, rows):
+    import jax
+    import jax.numpy as jnp
+
+    from imae.integrations.jax import curve_loss, margin
+
+    labels = jnp.zeros(len(rows), int)
+    assert float(margin(jnp.asarray(rows), labels)[0]) == math.inf
+    losses = curve_loss(jnp.asarray(rows), labels, curve)
+    gradient = jax.grad(lambda z: curve_loss(z, labels, curve).sum())(jnp.asarray(rows))
+    tensor = torch.tensor(rows, requires_grad=True)
+    expected = torch_loss(tensor, torch.zeros(len(rows), dtype=int), curve, reduction="none")
+    expected.sum().backward()
+    assert (float(losses[0]), float(expected[0])) == (0, 0)
+    np.testing.assert_allclose(np.asarray(gradient), tensor.grad.numpy(), atol=1e-6)
+    assert not np.asarray(gradient)[0].any()

@@ -70,13 +70,19 @@ def margin(logits: Array, labels: Array) -> Array:
     # would make them NaN.
     largest = jax.lax.stop_gradient(others.max(axis=-1, keepdims=True))
     shift = jnp.where(jnp.isfinite(largest), largest, 0.0)
-    return (own - shift)[..., 0] - jax.nn.logsumexp(others - shift, axis=-1)
+    # The gradient of logsumexp is NaN where no other class is possible; there the margin is +inf.
+    is_certain = (others == -jnp.inf).all(axis=-1)
+    rest = jax.nn.logsumexp(jnp.where(is_certain[..., None], 0.0, others - shift), axis=-1)
+    own = (own - shift)[..., 0]
+    certain = jax.lax.stop_gradient(own * 0 + jnp.inf)  # NaN unless the label's logit is finite
+    return jnp.where(is_certain, certain, own - rest)
 
 
 def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Array:
     """The loss of each example, with the arguments of optax: classes last, no reduction.
 
     Its gradient is the curve's slope, exact at any logit, and not that of the value's formula.
+    Both are 0 where no other class is possible.
 
     Args:
         logits: Unnormalised scores, shape (..., C).
@@ -104,8 +110,10 @@ def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Arr
         return at_margin(primals[0]), slope(curve, primals[0]) * tangents[0]
 
     at_margin.defjvp(tangent)
-    wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-    return at_margin(margin(wide, labels)).astype(logits.dtype)
+    m = margin(logits.astype(jnp.promote_types(logits.dtype, jnp.float32)), labels)
+    is_certain = m == jnp.inf  # no other class is possible: nothing to learn
+    losses = jnp.where(is_certain, 0.0, at_margin(jnp.where(is_certain, 0.0, m)))
+    return losses.astype(logits.dtype)
 
 
 def _imae_value(curve: Any, m: Array) -> Array:
