@@ -261,7 +261,7 @@ def test_labels_in_parquet(make_audit, tmp_path):
         ("a.json", "{}", "of FiftyOne: it lacks 'labels'$"),
         ("a.csv", "row_id,other\n1,2\n", "no columns row_id and decision, label"),
         ("a.csv", "row_id,is_label_issue\nphoto/1.jpg,maybe\n", "issue is 'maybe', not true or f"),
-        ("a.npy", "nonsense", "cannot be read"),
+        ("a.npy", "nonsense", "is damaged or not a numpy array"),
         ("a.txt", "nonsense", "is not JSON, CSV or Parquet"),
     ],
 )

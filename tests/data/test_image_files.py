@@ -7,6 +7,7 @@ import torch
 from PIL import Image
 
 from imae._draws import row_draws, torch_generator
+from imae.data import image_files
 from imae.data.image_files import ImageFiles, decode, normalise
 from imae.errors import ArgumentError, DataError
 
@@ -153,6 +154,27 @@ def test_values_of_no_known_range_are_refused(tmp_path, dtype):
     Image.fromarray(np.ones((4, 4), dtype)).save(tmp_path / "x.tif")
     with pytest.raises(DataError, match=r"x\.tif: .*unknown range; save it with 8 or 16 bits"):
         decode(tmp_path / "x.tif")
+
+
+def test_row_keys_are_equal_for_equal_files_and_read_few_of_them(tmp_path, monkeypatch):
+    long = b"x" * 5000
+    contents = [b"a" + long, b"b" + long, b"a" + long, long + b"aa", b"a" + long[:9], b"", b""]
+    names = tuple(f"{number}.jpg" for number in range(len(contents)))
+    for name, content in zip(names, contents, strict=True):
+        (tmp_path / name).write_bytes(content)
+    read = []
+    whole = image_files._file_bytes
+
+    def counted(path, *, last=None):
+        read.extend([path.name] if last is None else [])
+        return whole(path, last=last)
+
+    monkeypatch.setattr(image_files, "_file_bytes", counted)
+    keys = ImageFiles(tmp_path, names).row_keys()
+    for one, key_of_one in zip(contents, keys, strict=True):
+        for other, key_of_other in zip(contents, keys, strict=True):
+            assert (key_of_one == key_of_other) == (one == other)
+    assert read == ["0.jpg", "1.jpg", "2.jpg", "5.jpg", "6.jpg"]  # not 3, of the same size
 
 
 def test_content_hash_names_a_file_that_has_gone(photo_folder):

@@ -13,12 +13,12 @@ import numpy as np
 
 from imae.audit.label_tools import PROGRAM, Opinion, guard, read_opinions, unguard, write_csv
 from imae.audit.result import Audit
+from imae.data.arrays import read_npy
 from imae.data.columns import listing
 from imae.data.image_files import SUFFIXES
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
 from imae.errors import DataError
-from imae.records.files import open_regular
 
 DECISIONS = ("accept", "keep", "relabel", "no_class", "skip", "flag")
 COLUMNS = ("row_id", "given", "decision", "label", "by", "time", "audit")
@@ -238,15 +238,8 @@ def _texts(path: Path, names: Sequence[str]) -> Iterable[tuple[str, ...]]:
 
 def _of_mask(audit: Audit, path: Path) -> list[Opinion]:
     """The rows that a boolean mask marks as an issue."""
-    try:
-        with open_regular(path) as file:
-            mask = np.load(file, allow_pickle=False)
-    except DataError:
-        raise
-    except (ValueError, EOFError, OSError, MemoryError, SyntaxError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is damaged"
-        raise DataError(f"{path}: cannot be read ({reason})") from None
-    if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != (len(audit),):
+    mask = read_npy(path)
+    if mask.dtype != bool or mask.shape != (len(audit),):
         raise DataError(f"{path}: must hold {len(audit)} booleans, one for each row of this run")
     rows = np.flatnonzero(mask)
     return [Opinion(str(audit.row_ids[row]), None, False, PROGRAM) for row in rows]

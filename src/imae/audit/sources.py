@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from imae.audit.evidence import check_probabilities, of_run
 from imae.data import Data, Split, Table
+from imae.data.arrays import read_npy
 from imae.data.columns import find_roles, listing
 from imae.data.image_files import SUFFIXES
 from imae.data.loading import as_data, layout_of, load_unscaled
@@ -22,7 +23,6 @@ from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, ChangedDataError, DataError, ImaeError
 from imae.records import RunFolder
-from imae.records.files import open_regular
 from imae.train import Config, train
 from imae.train.preparation import frozen_features
 from imae.train.relabel import relabel_from_file
@@ -175,15 +175,8 @@ def read_probabilities(
 
 
 def _read_matrix(path: Path) -> NDArray[np.float64]:
-    try:
-        with open_regular(path) as file:
-            matrix = np.load(file, allow_pickle=False)
-    except DataError:
-        raise
-    except (ValueError, EOFError, OSError, MemoryError, SyntaxError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is damaged"
-        raise DataError(f"{path}: cannot be read ({reason})") from None
-    if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "fiu":
+    matrix = read_npy(path)
+    if matrix.dtype.kind not in "fiu":
         raise DataError(f"{path}: must hold one matrix of numbers")
     return matrix.astype(np.float64)
 

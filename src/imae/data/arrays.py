@@ -1,6 +1,7 @@
 """Arrays of images or features in ``.npz`` or ``.npy`` files, whose headers are not trusted."""
 
 import math
+import os
 import zipfile
 import zlib
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +17,7 @@ from imae.data.features import Table
 from imae.data.images import ArrayImages
 from imae.data.split import Data, Inputs
 from imae.errors import DataError
+from imae.records.files import open_regular
 
 # Real arrays compress at most tenfold; more than this is an attack or nearly all zeros.
 LARGEST_UNPACKED = 64 * 2**20
@@ -31,8 +33,8 @@ def read_npy(path: Path) -> NDArray[Any]:
         DataError: If it is damaged, its size contradicts its header, or it holds Python objects.
     """
     try:
-        with path.open("rb") as file:
-            return _read_array(file, path.stat().st_size, where=str(path))
+        with open_regular(path) as file:
+            return _read_array(file, os.fstat(file.fileno()).st_size, where=str(path))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 

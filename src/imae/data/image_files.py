@@ -5,7 +5,7 @@ import os
 import stat
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -21,6 +21,7 @@ from imae.errors import ArgumentError, DataError, check_integer, import_extra
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: it starts a program
+_LAST_BYTES = 4096  # that tell most files of the same size apart
 _MAX_PIXELS = 89_478_485  # Pillow's own bound: a quarter of a gigabyte as RGB
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -112,13 +113,21 @@ class ImageFiles(Inputs):
         return digest.hexdigest()
 
     def row_keys(self) -> NDArray[np.uint64]:
-        """Hashes of the bytes of every file; only files of the same size are read for it."""
+        """Hashes of the files, equal for equal bytes.
+
+        Only files of the same size and with the same end are read as a whole.
+        """
         paths = [self.root / name for name in self.names]
         sizes = [path.stat().st_size for path in paths]
-        repeated = {size for size, count in Counter(sizes).items() if count > 1}
-        return hash_rows(
-            _file_bytes(path) if size in repeated else str(size).encode()
+        repeated = _repeated(sizes)
+        ends = [
+            (size, _file_bytes(path, last=_LAST_BYTES) if size in repeated else b"")
             for path, size in zip(paths, sizes, strict=True)
+        ]
+        alike = _repeated(ends)
+        return hash_rows(
+            _file_bytes(path) if end in alike else repr(end).encode()
+            for path, end in zip(paths, ends, strict=True)
         )
 
     def _crop(self, path: Path, top: int, left: int) -> Any:
@@ -135,9 +144,17 @@ class BadImageError(DataError):
     """An image that cannot be read."""
 
 
-def _file_bytes(path: Path) -> bytes:
+def _repeated(values: Sequence[Hashable]) -> set[Hashable]:
+    return {value for value, count in Counter(values).items() if count > 1}
+
+
+def _file_bytes(path: Path, *, last: int | None = None) -> bytes:
+    """The content of a file, or its last bytes."""
     try:
-        return path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            if last is not None:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - last))
+            return file.readall()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 

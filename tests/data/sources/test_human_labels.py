@@ -80,7 +80,7 @@ def test_locate_needs_the_images_too(folder: Path, columns: Arrays) -> None:
 
 def test_missing_label_file(folder: Path) -> None:
     with pytest.raises(
-        DataError, match=r"cifar10n: none of .* get one with `imae data fetch cifar10n`"
+        DataError, match=r"cifar10n: none of .* get one with `imae data fetch cifar10n --root "
     ):
         cifar10n(folder)
 

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -73,7 +74,14 @@ def test_system_folder_comes_last(tmp_path: Path) -> None:
 def test_half_of_the_files_is_not_the_set(tmp_path: Path) -> None:
     put(tmp_path, {"train.bin": b"\0"})
     assert SMALL.locate(tmp_path) is None
-    with pytest.raises(DataError, match=r"small is not in .*: get it with `imae data fetch small`"):
+    fetch = re.escape(f"`imae data fetch small --root {tmp_path}`")
+    with pytest.raises(DataError, match=f"small is not in .*: get it with {fetch}"):
+        SMALL.read(tmp_path)
+
+
+def test_the_usual_folder_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IMAE_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"get it with `imae data fetch small`$"):
         SMALL.read(tmp_path)
 
 

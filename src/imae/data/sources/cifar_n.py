@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from imae.data.arrays import check_packing, read_header
 from imae.data.sources.archive import unpickle
 from imae.data.sources.cifar import CIFAR10, CIFAR100, CIFAR100_COARSE_CLASSES
-from imae.data.sources.download import data_root, places
+from imae.data.sources.download import data_root, fetch_command, places
 from imae.data.sources.image_set import ImageSet, check_digests
 from imae.data.split import Data, Split
 from imae.errors import DataError, check_choice
@@ -61,7 +61,7 @@ class HumanLabels:
         if path is None:
             raise DataError(
                 f"{self.name}: none of {', '.join(self.files)} is in {root}: get one with "
-                f"`imae data fetch {self.name}`"
+                f"`{fetch_command(self.name, root)}`"
             )
         columns = {
             self.official_names.get(name, name): labels

@@ -6,6 +6,7 @@ import http.client
 import importlib.util
 import os
 import re
+import shlex
 import sys
 import urllib.error
 import urllib.request
@@ -33,6 +34,17 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
         return Path(root).expanduser()
     given = os.environ.get("IMAE_DATA")
     return Path(given).expanduser() if given else Path.home() / ".cache" / "imae"
+
+
+def fetch_command(name: str, root: Path) -> str:
+    """The command that fetches a set into this folder.
+
+    Examples:
+        >>> fetch_command("cifar10", Path("my sets"))
+        "imae data fetch cifar10 --root 'my sets'"
+    """
+    words = ["imae", "data", "fetch", name]
+    return shlex.join(words if root == data_root() else [*words, "--root", str(root)])
 
 
 def places(name: str, root: Path) -> tuple[Path, ...]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from imae.data.images import ArrayImages
 from imae.data.sources.archive import read_archive
-from imae.data.sources.download import data_root, places
+from imae.data.sources.download import data_root, fetch_command, places
 from imae.data.split import Data, Split
 from imae.errors import DataError
 
@@ -102,7 +102,7 @@ class ImageSet:
         found = self._find(root)
         if found is None:
             raise DataError(
-                f"{self.name} is not in {root}: get it with `imae data fetch {self.name}`"
+                f"{self.name} is not in {root}: get it with `{fetch_command(self.name, root)}`"
             )
         layout, place = found
         arrays = layout.read(place)
