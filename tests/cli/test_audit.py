@@ -229,6 +229,18 @@ def test_a_check_writes_its_page_then_its_bound(run, tmp_path, capsys):
     assert sentence in (run / "audit" / "review.html").read_text()
 
 
+@pytest.mark.parametrize("previews", [0, 7])
+def test_a_complete_check_keeps_the_number_of_previews(run, previews):
+    write_pages(run, most_previews=previews)
+    audit = Audit.load(RunFolder(run))
+    made = {row: Decision("no_class", by="person") for row in np.flatnonzero(audit.is_flagged)}
+    write_decisions(audit, made, run / "audit" / "decisions.csv")
+    assert main(["audit", "check", str(run), "--rows", "10"]) == 0
+    page = (run / "audit" / "review.html").read_text()
+    assert "found 10 of 10 randomly drawn flagged rows wrong" in page
+    assert page.count("data:image/png") == previews
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -634,6 +646,40 @@ def test_a_second_round_keeps_what_the_first_removed_and_refuses_rows_in_another
     capsys.readouterr()
     assert told("train", table, "--labels", files[1], "--steps", 1, "--out", tmp_path / "4") == 2
     assert "so row ids may mean other rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_kept"),
+    [("data.rows=50", False), ("data.trusted=6", True), ("method.name=l2rw", True)],
+)
+def test_corrected_labels_of_a_part_of_the_rows_are_trained_on(tmp_path, capsys, setting, is_kept):
+    table, run, out = tmp_path / "table.csv", tmp_path / "run", tmp_path / "labels.csv"
+    kinds = [row % 2 for row in range(80)]
+    given = ["ab"[kind ^ (row % 9 == 4)] for row, kind in enumerate(kinds)]
+    lines = [f"{9 * kind + row % 7},{given[row]},{'ab'[kind]}" for row, kind in enumerate(kinds)]
+    table.write_text("\n".join(["size,label,clean_label", *lines]))
+    words = ["--epochs", "9", "--seed", "5", "--set", "model.name=mlp", "--set", setting]
+    assert main(["audit", str(table), *words, "--out", str(run)]) == 0
+    used = set(Audit.load(RunFolder(run)).row_ids.tolist())
+    assert main(["audit", "apply", str(run), "--accept-above", "0.5", "--out", str(out)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: ")]
+    rows = rows_of(out)
+    others = [row for row in rows if row["row_id"] not in used]
+    assert len(rows) == 80
+    assert {row["row_id"] for row in rows} == {str(row) for row in range(80)}
+    assert [row["given"] for row in others] == [given[int(row["row_id"])] for row in others]
+    for row in others:
+        expected = (row["given"], "") if is_kept else ("", "not sampled")
+        assert (row["label"], row["removed"]) == expected
+    again = tmp_path / "again"
+    assert main([*shlex.split(line)[2:], "--steps", "1", "--out", str(again)]) == 0
+    trained = set(RunFolder(again).labels().row_ids.tolist())
+    trained |= set(RunFolder(again).held_labels().row_ids.tolist())
+    assert trained == ({row["row_id"] for row in rows} if is_kept else used)
+    table.write_text("\n".join(["size,label,clean_label", *lines[::-1]]))
+    apply = ["audit", "apply", str(run), "--accept-above", "0.5", "--overwrite"]
+    assert main([*apply, "--out", str(out)]) == 2
+    assert "is not what was trained on" in capsys.readouterr().err
 
 
 def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):

@@ -109,6 +109,7 @@ def write_corrected(
     *,
     in_data: Mapping[str, str] | None = None,
     removed: Iterable[str] = (),
+    others: Iterable[tuple[str, str, str]] = (),
 ) -> Path:
     """Writes the corrected labels, and the audit trail beside them.
 
@@ -122,6 +123,7 @@ def write_corrected(
         in_data: Label that each row has in the data, by its id. It is written beside the corrected
             one, and training refuses the file if the labels of the data have changed since.
         removed: Ids of rows that an earlier round removed; they stay removed.
+        others: Rows of the data that were not audited: id, label, and a word if they are removed.
 
     Returns:
         The file of the trail.
@@ -138,6 +140,7 @@ def write_corrected(
         )
     ]
     rows += [(row_id, "", _NO_CLASS) for row_id in removed]
+    rows += others
     table: list[tuple[str, ...]] = [("row_id", "label", "removed"), *rows]
     if in_data is not None:
         table = [(*table[0], "given"), *((*row, in_data[row[0]]) for row in rows)]

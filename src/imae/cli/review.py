@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import webbrowser
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _RUN = typer.Argument(..., metavar="RUN", help="Run folder that `imae audit` has audited.")
 _ROWS = 100  # to judge in a check
 _CONFIDENCE = 0.95
+_PAGES = "pages.json"  # how the pages were written
 _CONTENT = "content"  # in the settings of audited data: hashes of its parts
 
 
@@ -135,7 +136,7 @@ def check(
     _record_check(run, audit, found)
     say(found.sentence())
     if found.is_complete:
-        write_pages(run, most_previews=None)
+        write_pages(run, most_previews=_previews_before(run))
         if out is not None:
             typer.echo(f"no page is needed any more; {out} was not written", err=True)
         return
@@ -224,7 +225,9 @@ def apply(
     made = read_decisions(audit, files)
     trail = correct(audit, made, accept_above=accept_above)
     in_data, earlier = _earlier_round(run, audit)
-    written = write_corrected(audit, trail, out, in_data=in_data, removed=earlier)
+    others, of_others = _not_audited(run, {*audit.row_ids.tolist(), *earlier})
+    in_data = None if in_data is None else {**of_others, **in_data}
+    written = write_corrected(audit, trail, out, in_data=in_data, removed=earlier, others=others)
     changed = [each for each in trail if each.new is not None and each.new != each.old]
     people = sum(each.by == "person" for each in changed)
     removed = sum(each.new is None for each in trail)
@@ -273,6 +276,40 @@ def _earlier_round(run: Path, audit: "Audit") -> tuple[dict[str, str] | None, li
     removed = [each for each in file.row_ids[file.is_removed].tolist() if each not in given]
     in_data = dict(zip(file.row_ids.tolist(), file.given or [], strict=False))
     return (in_data if given.keys() <= in_data.keys() else None), removed
+
+
+def _not_audited(
+    run: Path, accounted: Collection[str]
+) -> tuple[list[tuple[str, str, str]], dict[str, str]]:
+    """Training rows that a run did not use, for ``write_corrected``, and their labels in the data.
+
+    Rows outside of a sample are removed, so that training sees the sample again. Rows that were
+    set aside because their labels can be trusted keep them.
+
+    Raises:
+        DataError: If the data is not what was trained on, or is gone.
+    """
+    from imae.audit.sources import stored_content
+    from imae.records import RunFolder
+    from imae.train.rows import leaves_out_rows, unchanged_data
+    from imae.train.run import Run
+
+    folder = RunFolder(run)
+    try:
+        config = Run(run).config
+    except ImaeError:  # of a folder that is no run, or of a run of another program
+        return [], {}
+    if not leaves_out_rows(config) or config.data.from_python:
+        return [], {}
+    train = unchanged_data(config.data.model_dump(), stored_content(folder)).train
+    names = [train.class_names[label] for label in train.labels.tolist()]
+    labels = {
+        row_id: name
+        for row_id, name in zip(train.row_ids.tolist(), names, strict=True)
+        if row_id not in accounted
+    }
+    word = "" if config.data.rows is None else "not sampled"
+    return [(each, "" if word else name, word) for each, name in labels.items()], labels
 
 
 def export(
@@ -377,8 +414,10 @@ def data_words(run: Path) -> list[str]:
     for key in ("root", "features"):
         if data.get(key):
             words += [f"--{key}", str(data[key])]
-    # The labels are corrected, planted ones were for the audit only, and so was its own hold-out.
-    done = ("name", "options", "root", "features", "labels", "planted", "own_validation")
+    # The labels are corrected, and their file says which rows to use; planted labels were for the
+    # audit only, and so was its own hold-out.
+    done = ["name", "options", "root", "features", "labels", "planted", "own_validation", "rows"]
+    done += [] if data.get("trusted") == "validation" else ["trusted"]
     for key, field in DataConfig.model_fields.items():
         if key not in done and data.get(key, field.default) != field.default:
             words += ["--set", f"data.{key}={data[key]}"]
@@ -457,6 +496,17 @@ def _rows(run: Path, audit: "Audit") -> "Rows":
         return Rows()
 
 
+def _previews_before(run: Path) -> int | None:
+    """How many rows got a preview when the pages were last written."""
+    from imae.records.files import parse_object, read_file
+
+    path = run / "audit" / _PAGES
+    if not path.exists():  # of an earlier version
+        return None
+    number = parse_object(read_file(path), str(path)).get("most_previews")
+    return number if isinstance(number, int) else None
+
+
 def write_pages(run: Path, *, most_previews: int | None) -> Path:
     """Writes the list of suspects and the review page, and returns the file to open."""
     from imae.audit.cards import suspects, write_suspects
@@ -464,6 +514,7 @@ def write_pages(run: Path, *, most_previews: int | None) -> Path:
     from imae.audit.page import MOST_PREVIEWS, write_review
     from imae.audit.result import Audit
     from imae.records import RunFolder
+    from imae.records.files import write_file
 
     audit = Audit.load(RunFolder(run))
     most = MOST_PREVIEWS if most_previews is None else most_previews
@@ -480,6 +531,7 @@ def write_pages(run: Path, *, most_previews: int | None) -> Path:
             checked=checked if is_current else None,
             about=_about(run),
         )
+    write_file(run / "audit" / _PAGES, f"{json.dumps({'most_previews': most})}\n")
     typer.echo(f"wrote {first}")
     return first
 

@@ -38,7 +38,7 @@ from imae.train.processes import (
     start_processes,
 )
 from imae.train.relabel import read_label_file
-from imae.train.rows import Prepared, load_rows, prepare
+from imae.train.rows import Prepared, leaves_out_rows, load_rows, prepare
 from imae.train.run import Run
 from imae.train.setup import setup
 
@@ -209,8 +209,7 @@ def train_student(
         rows, config = given_data(config, data)
     elif config.data.from_python:
         raise ArgumentError(f"{run.path}: its data was given in Python; give it again: data=...")
-    method = METHODS.build(config.method.name, **config.method.arguments)
-    if config.data.rows is not None or method.needs_trusted:
+    if leaves_out_rows(config):
         raise ArgumentError(
             f"{run.path}: was trained on a part of the rows (data.rows or trusted rows); a student "
             "needs a prediction for each of them"

@@ -16,6 +16,7 @@ from imae.data.labels import label_notes
 from imae.data.loading import check_options, load_unscaled
 from imae.data.preparation import describe_preparation, fit_preparation, fit_scale, is_fitted
 from imae.errors import ArgumentError, ChangedDataError, DataError
+from imae.methods.catalog import METHODS
 from imae.train.config import Config
 from imae.train.preparation import frozen_features, published_images, with_start_pixels
 from imae.train.relabel import (
@@ -327,6 +328,17 @@ def _annotation_hashes(data: Data) -> dict[str, str]:
         for part, split in data.splits().items()
         for name, values in (("weights", split.weights), ("true labels", split.clean_labels))
     }
+
+
+def leaves_out_rows(config: Config) -> bool:
+    """Whether a run uses a part of its rows: a sample, or not those whose labels it trusts."""
+    data, method = config.data, config.method
+    if data.trusted is not None:
+        sets_aside = data.trusted != "validation"
+    else:  # a loss of one's own needs none
+        is_known = method.name in METHODS
+        sets_aside = is_known and METHODS.build(method.name, **method.arguments).needs_trusted
+    return data.rows is not None or sets_aside
 
 
 def _is_truth_known(train: Split, config: Config) -> bool:
