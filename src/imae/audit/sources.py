@@ -5,7 +5,6 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from imae.errors import ArgumentError, ChangedDataError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import Config, train
 from imae.train.preparation import frozen_features
-from imae.train.relabel import relabel_from_file
+from imae.train.relabel import with_labels
 from imae.train.rows import content_hashes, unchanged_data
 
 if TYPE_CHECKING:
@@ -109,12 +108,9 @@ def labelled_rows(settings: Mapping[str, Any]) -> tuple[Split, set[str], dict[st
     """
     options = settings.get("options") or {}
     data, _ = load_unscaled(settings["name"], root=settings.get("root"), **options)
-    skipped = [row.row_id for row in data.skipped]
     every = {row_id for split in data.splits().values() for row_id in split.row_ids.tolist()}
-    every.update(skipped)
-    if settings.get("labels") is not None:
-        path = Path(settings["labels"])
-        data = replace(data, train=relabel_from_file(data.train, path, skipped=skipped))
+    every.update(row.row_id for row in data.skipped)
+    data = with_labels(data, settings.get("labels"))
     return data.train, every, content_hashes(data, texts=False)
 
 

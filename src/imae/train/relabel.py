@@ -13,7 +13,7 @@ from imae._draws import numpy_generator
 from imae.data.assemble import written_ids
 from imae.data.columns import ID_NAMES, LABEL_NAMES, listing, only_column
 from imae.data.preparation import fit_scale
-from imae.data.split import Split
+from imae.data.split import Data, Split
 from imae.data.table import TABLE_SUFFIXES, as_texts
 from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, DataError
@@ -156,6 +156,18 @@ class LabelFile:
     labels: list[str]
     is_removed: NDArray[np.bool_]
     given: list[str] | None
+
+
+def with_labels(data: Data, labels: str | Path | None) -> Data:
+    """Data whose training rows have the labels of a file, if one is given.
+
+    Raises:
+        DataError: As ``relabel_from_file`` does.
+    """
+    if labels is None:
+        return data
+    skipped = [row.row_id for row in data.skipped]
+    return replace(data, train=relabel_from_file(data.train, Path(labels), skipped=skipped))
 
 
 def relabel_from_file(split: Split, path: Path, *, skipped: Collection[str] = ()) -> Split:

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +22,7 @@ from imae.train.relabel import (
     configured_noise,
     counted_transition,
     plant_wrong_labels,
-    relabel_from_file,
+    with_labels,
 )
 
 _TRUSTED_PER_CLASS = 10
@@ -141,10 +140,7 @@ def load_rows(
         data, is_scaled = given, is_fitted(given.train.inputs)
     if scale_by_all and not is_scaled:
         data, is_scaled = fit_preparation(data), True
-    if settings.labels is not None:
-        skipped = [row.row_id for row in data.skipped]
-        path = Path(settings.labels)
-        data = replace(data, train=relabel_from_file(data.train, path, skipped=skipped))
+    data = with_labels(data, settings.labels)
     content, annotations = {}, {}
     if extract is None:
         texts = settings.features is not None
@@ -267,10 +263,7 @@ def unchanged_data(
     data, _ = load_unscaled(settings["name"], root=settings.get("root"), **options)
     if not content or (_is_named_by_files(data.train) and not with_files):
         return data
-    if settings.get("labels"):
-        skipped = [row.row_id for row in data.skipped]
-        path = Path(settings["labels"])
-        data = replace(data, train=relabel_from_file(data.train, path, skipped=skipped))
+    data = with_labels(data, settings.get("labels"))
     texts = settings.get("features") is not None
     for part, split in data.splits().items():
         if part != "test" and content.get(part) != _content_hash(split, texts=texts):
