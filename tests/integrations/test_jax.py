@@ -165,6 +165,6 @@ def test_a_label_without_rival_has_no_loss_and_no_gradient(curve, rows):
     tensor = torch.tensor(rows, requires_grad=True)
     expected = torch_loss(tensor, torch.zeros(len(rows), dtype=int), curve, reduction="none")
     expected.sum().backward()
-    assert (float(losses[0]), float(expected[0])) == (0, 0)
-    np.testing.assert_allclose(np.asarray(gradient), tensor.grad.numpy(), atol=1e-6)
+    assert (float(losses[0]), expected[0].item()) == (0, 0)
+    np.testing.assert_allclose(np.asarray(gradient), tensor.grad.numpy(), rtol=1e-6, atol=1e-6)
     assert not np.asarray(gradient)[0].any()
