@@ -57,6 +57,7 @@ def test_ctrl_c_says_that_the_same_command_continues(rows, capsys, monkeypatch, 
         (["--clean-validation", "no_such.csv"], "no_such.csv"),
         (["--storage", "postgresql://ann:secret@127.0.0.1:1/x"], "cannot be used"),
         (["--losses", "nosuch"], "nosuch"),
+        (["--set", "out=there"], "--set out: the runs of a search are in its own folder"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(rows, capsys, options, said):

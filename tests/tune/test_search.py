@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
@@ -102,7 +103,7 @@ def test_ctrl_c_leaves_a_search_that_continues(search, whole, monkeypatch):
     assert found(search(trials=3)) == found(whole)[:3]
 
 
-def test_a_trial_that_fails_is_said_and_the_search_goes_on(search, monkeypatch):
+def test_a_trial_that_fails_is_said_and_the_search_goes_on(search, whole, monkeypatch):
     train, said, calls = search_module.train, [], []
 
     def fail_once(*arguments, **options):
@@ -115,15 +116,21 @@ def test_a_trial_that_fails_is_said_and_the_search_goes_on(search, monkeypatch):
     outcome = search(trials=3, say=said.append)
     assert said[1] == "trial 1 failed: ImaeError: the weights are not finite"
     assert [each.number for each in outcome.trials] == [0, 2]
+    assert found(search(trials=3)) == found(whole)[:3]  # the one that failed is tried again
 
 
-def test_a_search_in_which_every_trial_fails_gives_up(search, monkeypatch):
+def test_a_search_in_which_every_trial_fails_gives_up_and_continues(search, whole, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(search_module, "train", fail)
-    with pytest.raises(ImaeError, match="the first 3 trials failed: RuntimeError: no memory"):
-        search(trials=9)
+    for _ in range(2):
+        with pytest.raises(ImaeError, match="the first 3 trials failed: RuntimeError: no memory"):
+            search(trials=9)
+    with pytest.raises(ImaeError, match="2 failed; remove the cause, the same command continues"):
+        search(out="short", trials=2)
+    monkeypatch.undo()
+    assert found(search(out="short", trials=2)) == found(whole)[:2]
 
 
 def test_trials_that_fall_behind_are_stopped(search, monkeypatch):
@@ -203,6 +210,23 @@ def test_clean_labels_decide_where_there_are_some(search, rows):
     assert outcome.best.num_rows == 30
     assert outcome.best.accuracy == max(each.accuracy for each in outcome.trials)
     assert "clean validation labels" in outcome.lines()[0]
+
+
+def test_clean_photos_are_found_below_the_root(search, tmp_path):
+    lines = []
+    for number in range(40):
+        lines.append(f"{number}.png,{'ab'[number % 2]}")
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        grey = 60 + 120 * (number % 2) + number
+        Image.new("RGB", (8, 8), (grey, grey, grey)).save(tmp_path / "photos" / f"{number}.png")
+    for name, rows in (("table.csv", lines[:30]), ("clean.csv", lines[30:])):
+        (tmp_path / name).write_text("\n".join(["path,label", *rows]))
+    options = {"resize": 8, "crop": 8}
+    data = {"name": str(tmp_path / "table.csv"), "root": str(tmp_path / "photos")}
+    settings = {"data": {**data, "options": options}, "train": {"steps": 2}}
+    clean = str(tmp_path / "clean.csv")
+    outcome = search({**settings, "model": {"name": "small_cnn"}}, trials=1, clean_validation=clean)
+    assert outcome.trials[0].num_rows == 10
 
 
 def test_clean_rows_that_are_trained_on_are_said(search, rows, tmp_path):
@@ -323,6 +347,16 @@ def test_a_parameter_that_only_some_losses_take_is_given_to_these(search):
     by_loss = {each.settings["method.name"]: each.settings for each in outcome.trials}
     assert by_loss["imae_capped"]["method.arguments.T"] == 3.0
     assert "method.arguments.T" not in by_loss["gce"]
+
+
+def test_a_parameter_that_the_usual_loss_does_not_take_is_given_to_those_that_do(search):
+    given = {"method": {"arguments": {"q": 0.5}}, "train": {"steps": 1, "batch_size": 32}}
+    outcome = search(given, trials=4, losses=["imae_capped", "gce"])
+    by_loss = {each.settings["method.name"]: each.settings for each in outcome.trials}
+    assert by_loss["gce"]["method.arguments.q"] == 0.5
+    assert "method.arguments.q" not in by_loss["imae_capped"]
+    with pytest.raises(ArgumentError, match="got 'q'"):
+        search(given, out="other", trials=1, losses=["cce", "mae"])
 
 
 def test_a_parameter_that_is_given_as_none_is_none(search, tmp_path):

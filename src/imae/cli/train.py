@@ -296,8 +296,11 @@ def tune(
     check_path_exists(data)
     import_extra("pydantic", extra="train")
     import_extra("optuna", extra="tune")
-    from imae.train import Stopped, build_config
+    from imae.train import Stopped
     from imae.tune import tune as search
+
+    if any(each.partition("=")[0].strip() == "out" for each in settings or ()):
+        raise ArgumentError("--set out: the runs of a search are in its own folder; use --out")
 
     flags = {
         "data.name": data,
@@ -313,7 +316,7 @@ def tune(
     }
     try:
         outcome = search(
-            build_config(gather_settings(config, settings, flags)),
+            gather_settings(config, settings, flags),
             trials=trials,
             minutes=minutes,
             losses=[name for name in (losses or "").split(",") if name],

@@ -33,7 +33,7 @@ from imae.records import RunFolder
 from imae.records.files import hold, whole_file
 from imae.records.measures import HELD_OUT
 from imae.train import Config, Run, Stopped, build_config, resume, train
-from imae.train.config import TrainConfig
+from imae.train.config import MethodConfig, TrainConfig
 from imae.train.display import Display
 from imae.train.launch import given_data
 from imae.train.predict import predict
@@ -128,7 +128,8 @@ def tune(
         >>> len(outcome.trials), sorted(outcome.settings)[0]
         (2, 'method.arguments.T')
     """
-    given, settings = None, {} if config is None else config
+    names = (losses,) if isinstance(losses, str) else tuple(losses)
+    given, settings = None, {} if config is None else _with_loss(config, names)
     if data is not None:
         given, base = given_data(settings, data)
     else:
@@ -136,7 +137,6 @@ def tune(
     _check_budget(base, trials, minutes)
     if storage is not None and not isinstance(storage, str):
         raise ArgumentError(f"storage must be the address of a database, got {storage!r}")
-    names = (losses,) if isinstance(losses, str) else tuple(losses)
     space = Space(names or (base.method.name,), lr, dict(base.method.arguments))
     space.check()
     rows = load_rows(_without_features(base), given)
@@ -191,6 +191,21 @@ def tune(
             num_classes=rows.data.num_classes,
             clean_rows=None if clean is None else len(clean.labels),
         )
+
+
+def _with_loss(
+    settings: Config | Mapping[str, Any], losses: Sequence[str]
+) -> Config | Mapping[str, Any]:
+    """Settings that name no loss, with the first loss that takes the parameters they give."""
+    method = settings.get("method") if isinstance(settings, Mapping) else None
+    if not isinstance(method, Mapping) or "name" in method:
+        return settings
+    given = method.get("arguments")
+    wanted = given.keys() if isinstance(given, Mapping) else set()
+    usual = MethodConfig().name
+    fitting = [name for name in (usual, *losses) if wanted <= METHODS.find(name).defaults.keys()]
+    name = fitting[0] if fitting else usual
+    return settings if name == usual else {**settings, "method": {**method, "name": name}}
 
 
 def _check_budget(config: Config, number: int | None, minutes: float | None) -> None:
@@ -447,7 +462,7 @@ class CleanRows:
             self.name = self._inputs = os.fspath(source)
             if self.name == config.data.name:
                 raise ArgumentError(f"{self.name}: is the data itself, whose labels may be wrong")
-            rows, _ = load_unscaled(self.name, **config.data.options)
+            rows, _ = load_unscaled(self.name, root=config.data.root, **config.data.options)
         elif isinstance(source, tuple | list) and len(source) == 2:
             self.name, self._inputs = "clean_validation", source[0]
             rows = from_arrays(*source, name=self.name)
@@ -475,13 +490,14 @@ class CleanRows:
             raise DataError(f"{self.name}: has no rows")
         # As a trial will read them: what does not fit is said before anything is written.
         scaled = fit_scale(data.train, source=data.name)(data.train)
-        load_unlabelled(self._inputs, like=scaled.inputs, options=config.data.options)
+        options, self._root = config.data.options, config.data.root
+        load_unlabelled(self._inputs, like=scaled.inputs, options=options, root=self._root)
         listed = json.dumps([inputs, sorted(self.labels.items())])
         self.digest = hashlib.sha256(listed.encode()).hexdigest()
 
     def accuracy(self, run: Run) -> float:
         """Accuracy of the weights that ``imae predict`` uses."""
-        found = predict(run, self._inputs)
+        found = predict(run, self._inputs, root=self._root)
         truth = np.array([self.labels[str(row)] for row in found.row_ids])
         return float((found.labels == truth).mean())
 

@@ -6,7 +6,7 @@ import logging
 import time
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,8 @@ def open_study(
         seed: Seed of all suggestions.
         warm_up: Measurements of a trial before it may be pruned.
         is_shared: Whether other processes may work on it. If not, trials that are marked as
-            running were left by a process that died, and are tried again.
+            running were left by a process that died, and are tried again. Trials that failed by
+            themselves are tried again in either case: their cause may be gone.
 
     Raises:
         ArgumentError: If the storage cannot be reached, or the study is about something else.
@@ -63,9 +64,9 @@ def open_study(
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=warm_up),
         )
         _check_about(study, about, url)
+        for trial in _without_result(study, is_shared=is_shared):
+            try_again(study, trial)  # first: a process that dies in between finds both
         if not is_shared:
-            for trial in _interrupted_trials(study):
-                try_again(study, trial)  # first: a process that dies in between finds both
             for trial in trials(study, "RUNNING"):
                 storage.set_trial_state_values(trial._trial_id, state=optuna.trial.TrialState.FAIL)
     try:
@@ -120,7 +121,7 @@ def _check_about(study: "optuna.Study", about: Mapping[str, Any], url: str) -> N
 
 
 def try_again(study: "optuna.Study", trial: "FrozenTrial") -> None:
-    """Puts a trial whose process died or was stopped at the front of the queue."""
+    """Puts a trial without a result at the front of the queue."""
     from optuna.trial import TrialState, create_trial
 
     study.add_trial(
@@ -134,13 +135,23 @@ def try_again(study: "optuna.Study", trial: "FrozenTrial") -> None:
     )
 
 
-def _interrupted_trials(study: "optuna.Study") -> "list[FrozenTrial]":
-    """Trials of processes that died or were stopped, unless they have been tried again."""
+def _without_result(study: "optuna.Study", *, is_shared: bool) -> "list[FrozenTrial]":
+    """Trials that failed, or whose process died or was stopped, that are not tried again yet."""
     every = study.get_trials(deepcopy=False)
-    stopped = [each for each in every if _was_stopped(each)]
+    failed = [each for each in every if each.state.name == "FAIL"]
+    if is_shared:  # what another worker leaves is noticed by its silence
+        failed = [each for each in failed if not _was_stopped(each)]
+        return _last_attempts(failed, every)
     running = [each for each in every if each.state.name == "RUNNING"]
+    return _last_attempts([*running, *failed], every)
+
+
+def _last_attempts(
+    some: "Sequence[FrozenTrial]", every: "Sequence[FrozenTrial]"
+) -> "list[FrozenTrial]":
+    """Those of some trials that no later attempt replaces."""
     last = {first_number(each): each.number for each in every}
-    return [each for each in (*running, *stopped) if last[first_number(each)] == each.number]
+    return [each for each in some if last[first_number(each)] == each.number]
 
 
 def first_number(trial: "FrozenTrial | optuna.Trial") -> int:
@@ -156,9 +167,9 @@ def trials(study: "optuna.Study", *states: str) -> "list[FrozenTrial]":
 
 
 def ended(study: "optuna.Study") -> "list[FrozenTrial]":
-    """Trials that have ended: finished, pruned, or failed by themselves."""
-    every = trials(study, "COMPLETE", "PRUNED", "FAIL")
-    return [each for each in every if not _was_stopped(each)]
+    """Trials that have ended: finished, pruned, or failed by themselves and not tried again."""
+    some = [each for each in trials(study, "COMPLETE", "PRUNED", "FAIL") if not _was_stopped(each)]
+    return _last_attempts(some, study.get_trials(deepcopy=False))
 
 
 def _was_stopped(trial: "FrozenTrial") -> bool:
@@ -193,8 +204,8 @@ def _sampler(seed: int) -> Any:
             return {}
 
         def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> Any:
-            others = trials(study, "COMPLETE", "PRUNED", "FAIL", "RUNNING")
-            before = sum(each.number < trial.number and not _was_stopped(each) for each in others)
+            others = (*ended(study), *trials(study, "RUNNING"))
+            before = sum(each.number < trial.number for each in others)
             sampler = TPESampler(
                 n_startup_trials=_STARTUP_TRIALS,
                 multivariate=False,
