@@ -278,6 +278,8 @@ def test_a_damaged_line_of_the_history_is_named(folder):
         ({"class_names": ["a", "a"]}, "its classes are not those of labels"),
         ({"content": ["a"]}, "content must be a JSON object"),
         ({"annotations": "a"}, "annotations must be a JSON object"),
+        ({"num_validation": -1}, "num_validation must be a number of rows, got -1"),
+        ({"num_validation": True}, "num_validation must be a number of rows, got True"),
     ],
 )
 def test_a_preparation_that_contradicts_the_labels_is_refused(folder, change, message):

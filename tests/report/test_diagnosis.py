@@ -55,11 +55,13 @@ def held_out(*values):
 
 
 def test_without_test_rows_held_out_labels_at_the_best_epoch_decide(make_run):
-    run = read_run(make_run("a", rows=held_out(0.5, 0.3), truth=False))
+    data = {"data": {"name": "mine", "hold_out": 0.1}}
+    run = read_run(make_run("a", rows=held_out(0.5, 0.3), truth=False, extra=data))
     share = "of the held-out given labels (some of which may be wrong) at its best epoch"
     memorised = "and has memorised 10.0% of the wrong labels by then"
     assert verdict({"cce": [run]}) == f"cce predicts 50.0% {share}, {memorised}."
-    other = read_run(make_run("b", method="gce", rows=held_out(0.4, 0.4), truth=False))
+    rows = held_out(0.4, 0.4)
+    other = read_run(make_run("b", method="gce", rows=rows, truth=False, extra=data))
     methods = {"gce": [other], "cce": [run]}  # gce ends higher, which nobody predicts with
     assert best_method(methods)[0] == "cce"
     lead = "10.0 points above gce"
@@ -97,6 +99,16 @@ def test_a_lead_within_the_standard_error_is_not_claimed(make_run):
     assert text.startswith("No method is clearly ahead: gce predicts 60.0% of the held-out")
     assert text.endswith("; cce and mae are within its standard error of 7.4 points.")
     assert "above" not in text
+
+
+def test_no_lead_is_claimed_where_the_number_of_rows_is_not_known(make_run):
+    methods = {
+        method: [read_run(make_run(method, method=method, rows=held_out(share), truth=False))]
+        for method, share in (("cce", 0.5), ("gce", 0.6))
+    }
+    text = verdict(methods)
+    assert text.startswith("gce is highest: it predicts 60.0%")
+    assert text.endswith("as the number of validation rows was not recorded.")
 
 
 def test_labels_that_are_contradicted_stand_in_for_unknown_numbers(make_run):

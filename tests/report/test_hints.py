@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from imae.records import RunFolder
+from imae.records import RunFolder, RunLabels
 from imae.report.comparison import table
 from imae.report.formats import as_markdown, as_text
 from imae.report.page import render
@@ -94,6 +94,63 @@ def test_without_test_rows_the_best_by_held_out_labels_is_named(read):
         "it: imae). Some given labels may be wrong, so these are not true accuracies",
     )
     assert notes[0][1:] in render(runs)
+
+
+def noted_error(folders):
+    (notes,) = table([read_run(folder) for folder in folders]).notes.values()
+    return notes[0].partition(", at the best epoch: ")[2].partition(". Some")[0]
+
+
+def test_the_standard_error_is_that_of_the_rows_that_were_held_out(make_run):
+    folders = [
+        make_run(
+            method, method=method, rows=held_out(share), extra={"data": {"name": "mine", **of}}
+        )
+        for method, share, of in (("cce", 0.6, {"hold_out": 0.0}), ("gce", 0.656, {}))
+    ]
+    unknown = (
+        "gce (65.6, standard error unknown, as the number of validation rows was not recorded)"
+    )
+    assert noted_error(folders) == unknown
+    own = {"num_validation": 90, "is_held_out": False}  # sqrt(0.656 * 0.344 / 90) = 5.0
+    for content in (own, own | {"is_held_out": True}):
+        for folder in folders:
+            (folder / "preparation.json").write_text(json.dumps(content))
+        assert noted_error(folders) == "gce (65.6, standard error 5.0; no other is within it)"
+
+
+@pytest.mark.parametrize(("is_held_out", "error"), [(False, "5.0"), (True, "3.5")])
+def test_seeds_share_the_validation_part_of_the_data_and_not_held_out_rows(
+    make_run, is_held_out, error
+):
+    folders = [
+        make_run(f"{method}{seed}", method=method, seed=seed, rows=held_out(share))
+        for method, share in (("cce", 0.5), ("gce", 0.656))
+        for seed in (1, 2)
+    ]
+    content = {"num_validation": 90, "is_held_out": is_held_out}
+    for folder in folders:
+        (folder / "preparation.json").write_text(json.dumps(content))
+    assert f"standard error {error};" in noted_error(folders)
+
+
+def test_earlier_versions_tell_how_many_rows_were_held_out_by_their_labels(make_run):
+    data = {"data": {"name": "mine", "hold_out": 0.5}}
+    folders = [
+        make_run(method, method=method, rows=held_out(share), extra=data)
+        for method, share in (("cce", 0.6), ("gce", 0.656))
+    ]
+    assert "standard error 2.4;" in noted_error(folders)  # 400 rows, as many as were trained on
+    for folder in folders:
+        run = RunFolder(folder)
+        labels = run.labels()
+        ids = np.array([f"held/{row}" for row in range(90)])
+        run.write_labels(labels, RunLabels(ids, labels.given[:90], labels.class_names))
+    assert "standard error 5.0;" in noted_error(folders)
+    for folder in folders:
+        (folder / "held_labels.npz").unlink()
+        (folder / "preparation.json").write_text('{"content": {"train": "a", "validation": "b"}}')
+    assert "standard error unknown" in noted_error(folders)
 
 
 def test_the_best_epoch_decides_as_it_is_the_one_that_predicts(read):

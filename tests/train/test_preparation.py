@@ -28,6 +28,15 @@ def test_what_is_written_is_read(written, configure):
     assert found.like.mean == prepared.train.inputs.mean
 
 
+@pytest.mark.parametrize(("data", "is_held_out"), [({}, True), ({"hold_out": 0.0}, False)])
+def test_the_number_of_validation_rows_is_written(configure, data, is_held_out):
+    prepared = prepare(configure(data=data))
+    content = describe(prepared, None)
+    number = 0 if prepared.validation is None else len(prepared.validation)
+    assert (content["num_validation"], content["is_held_out"]) == (number, is_held_out)
+    assert (number > 0) == is_held_out
+
+
 def test_features_of_a_frozen_network(written):
     content = written.preparation()
     images = content["preparation"]

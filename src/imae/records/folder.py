@@ -126,6 +126,12 @@ class RunFolder:
         for name in ("content", "annotations"):
             if not isinstance(content.get(name, {}), dict):
                 raise DataError(f"{self.path / 'preparation.json'}: {name} must be a JSON object")
+        number = content.get("num_validation", 0)
+        if type(number) is not int or number < 0:  # bool is an int
+            raise DataError(
+                f"{self.path / 'preparation.json'}: num_validation must be a number of rows, got "
+                f"{number!r}"
+            )
         names = self.labels().class_names.tolist() if self.has_labels() else None
         if names is not None and content.get("class_names", names) != names:
             raise DataError(

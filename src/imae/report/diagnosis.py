@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from imae.records import RunFolder, RunLabels
 from imae.records.measures import HELD_OUT, NOISY, TEST, Measure
 from imae.report.formats import percent, summary_text, thin
-from imae.report.hints import Ranking, Summary, rank_held_out, summarise
+from imae.report.hints import NOT_RECORDED, Ranking, Summary, rank_held_out, summarise
 from imae.report.read import RunRecord
 
 NUM_SUSPECTS = 12
@@ -160,7 +160,10 @@ def _held_out(methods: Mapping[str, Sequence[RunRecord]], ranking: Ranking) -> s
             f"of {100 * ranking.error:.1f} points."
         )
     gap = 100 * (ranking.summaries[name].mean - ranking.summaries[second].mean)
-    return f"{name} is ahead: it {own}, {gap:.1f} points above {second}{tail}."
+    lead = f"it {own}, {gap:.1f} points above {second}{tail}"
+    if ranking.error is None:
+        return f"{name} is highest: {lead}; whether by chance cannot be said, as {NOT_RECORDED}."
+    return f"{name} is ahead: {lead}."
 
 
 def _first_two(found: Mapping[str, Summary]) -> tuple[str, str | None]:

@@ -18,6 +18,7 @@ _NAMED = 4  # settings that a note lists by name
 _VALUE_LENGTH = 40  # characters of a setting in a note
 _RISING = 0.05  # gained in the last third of training: still learning
 _ONE_CLASS = 0.99  # of the rows predicted as one class: nothing was learned
+NOT_RECORDED = "the number of validation rows was not recorded"
 
 
 @dataclass(frozen=True)
@@ -190,9 +191,13 @@ def _best_held_out(methods: Mapping[str, Sequence[RunRecord]]) -> list[str]:
         return []
     line = (
         f"best on held-out given labels, at the best epoch: {found.best} "
-        f"({100 * found.summaries[found.best].mean:.1f}, standard error {100 * found.error:.1f}"
+        f"({100 * found.summaries[found.best].mean:.1f}, "
     )
-    line += f"; within it: {', '.join(found.near)})" if found.near else "; no other is within it)"
+    if found.error is None:
+        line += f"standard error unknown, as {NOT_RECORDED})"
+    else:
+        near = f"within it: {', '.join(found.near)}" if found.near else "no other is within it"
+        line += f"standard error {100 * found.error:.1f}; {near})"
     return [f"{line}. Some given labels may be wrong, so these are not true accuracies"]
 
 
@@ -203,13 +208,14 @@ class Ranking:
     Args:
         best: The method with the highest mean.
         summaries: The accuracy of each method.
-        error: Standard error of the highest mean, over seeds or over rows, whichever is larger.
+        error: Standard error of the highest mean, over seeds or over rows, whichever is larger;
+            None if it is not known how many rows there are.
         near: Other methods that are at most a standard error below.
     """
 
     best: str
     summaries: Mapping[str, Summary]
-    error: float
+    error: float | None
     near: tuple[str, ...]
 
 
@@ -230,25 +236,56 @@ def rank_held_out(methods: Mapping[str, Sequence[RunRecord]]) -> Ranking | None:
     near = tuple(
         method
         for method, summary in found.items()
-        if method != best and found[best].mean - summary.mean <= error
+        if error is not None and method != best and found[best].mean - summary.mean <= error
     )
     return Ranking(best, found, error, near)
 
 
-def _standard_error(summary: Summary, runs: Sequence[RunRecord]) -> float:
+def _standard_error(summary: Summary, runs: Sequence[RunRecord]) -> float | None:
     """Standard error of a mean accuracy: the larger of that over seeds and that over rows."""
     over_seeds = (summary.deviation or 0.0) / math.sqrt(summary.count)
-    rows = sum(_num_held_out(run) for run in runs)
-    of_rows = math.sqrt(summary.mean * (1 - summary.mean) / rows) if rows else 0.0
-    return max(over_seeds, of_rows)
+    rows = _num_validation(runs)
+    return max(over_seeds, math.sqrt(summary.mean * (1 - summary.mean) / rows)) if rows else None
 
 
-def _num_held_out(run: RunRecord) -> int:
+def _num_validation(runs: Sequence[RunRecord]) -> int | None:
+    """Rows by which these runs were measured, each counted once; None if that is not known.
+
+    Every seed holds out other rows; the validation part of the data is the same for all of them.
+    """
+    held_out = own = 0
+    for run in runs:
+        if run.measure("best", HELD_OUT.key) is None:
+            continue
+        number, is_held_out = _validation_of(run)
+        if not number:
+            return None
+        held_out += number if is_held_out else 0
+        own = max(own, 0 if is_held_out else number)
+    return held_out + own or None
+
+
+def _validation_of(run: RunRecord) -> tuple[int | None, bool]:
+    """The number of validation rows of a run, and whether they were taken from its training rows.
+
+    Runs of earlier versions did not record it: there it is that of the labels that were held out,
+    or follows from the share that was to be, unless the data has a validation part of its own.
+    """
     folder = RunFolder(run.folder)
+    has_file = (folder.path / "preparation.json").exists()
+    preparation = folder.preparation() if has_file else {}
+    if "num_validation" in preparation:
+        return preparation["num_validation"], preparation.get("is_held_out") is not False
     part = run.config["data"].get("hold_out")
     if not isinstance(part, float) or not 0 < part < 1 or not folder.has_labels():
-        return 0
-    return round(len(folder.labels().given) * part / (1 - part))
+        return None, True
+    labels, held = folder.labels(), folder.held_labels()
+    planted = 0 if labels.planted is None else int(labels.planted.sum())
+    if held is not None and len(held.given) > planted:
+        return len(held.given) - planted, True
+    if "validation" in (preparation.get("content") or {}):
+        return None, False
+    return round(len(labels.given) * part / (1 - part)), True
 
 
 def _more(names: Sequence[str]) -> str:

@@ -389,6 +389,8 @@ def describe(prepared: Prepared, network: str | None) -> dict[str, Any]:
         "class_names": list(prepared.train.class_names),
         "label_kind": prepared.label_kind,
         "input_shape": list(inputs.shape),
+        "num_validation": 0 if prepared.validation is None else len(prepared.validation),
+        "is_held_out": prepared.is_held_out,
         "preparation": described,
         "content": dict(prepared.content),
         "annotations": dict(prepared.annotations),
