@@ -12,16 +12,19 @@ def test_the_recipes_and_the_cells_of_one_are_listed(capsys):
     for name in ("weights", "cifar10", "t_ablation", "abnormal_examples", "cnn8"):
         assert name in shown
     assert main(["reproduce", "cifar10", "--list", "--budget", "paper"]) == 0
-    cells = capsys.readouterr().out.split()
+    shown = capsys.readouterr()
+    cells = shown.out.split()
     assert cells == [cell.name for cell in RECIPES.build("cifar10").cells("paper")]
     assert "resnet56-40-imae" in cells
+    assert shown.err == "next: imae reproduce cifar10 --budget paper\n"
 
 
 @pytest.mark.usefixtures("quick_figures")
 def test_nothing_to_train_is_written_at_once(tmp_path, capsys):
     assert main(["reproduce", "weights", "--out", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert "| IMAE, T = 16 | 354.113342 | 354.113 | yes |" in shown
+    captured = capsys.readouterr()
+    assert "| IMAE, T = 16 | 354.113342 | 354.113 | yes |" in captured.out
+    assert "next:" not in captured.err  # there are no runs to report on
     assert (tmp_path / "weights.png").exists()
 
 
@@ -30,7 +33,9 @@ def test_a_cell_is_run_resumed_and_its_table_rebuilt(tmp_path, capsys):
     out = ["--out", str(tmp_path), "--budget", "tiny"]
     only = ["--only", "printed"]
     assert main(["reproduce", "stability", *out, *only, *ONE]) == 0
-    assert "printed-seed123 ended after" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "printed-seed123 ended after" in captured.out
+    assert f"next: imae report {tmp_path}\n" in captured.err
     table = (tmp_path / "table.md").read_bytes()
     assert main(["reproduce", "stability", *out, *only, *ONE]) == 2
     assert "add --resume to continue" in capsys.readouterr().err

@@ -194,7 +194,7 @@ def reproduce(
     if name is None and is_asked and not list_all and not rebuild:
         raise ArgumentError("give the name of a recipe; --list shows all")
     if list_all or (name is None and not rebuild):
-        _list(name, budget or _BUDGET)
+        _list(name, budget)
         return
     if name is not None:
         recipes.RECIPES.find(name)
@@ -221,23 +221,25 @@ def reproduce(
         if path.suffix == ".md" and path.name != "table.md":
             typer.echo(path.read_text())
     typer.echo(f"wrote {len(made.files)} tables and figures: {folder}")
-    say_next("imae", "report", folder)
+    if any(outcome.runs for outcome in made.outcomes):
+        say_next("imae", "report", folder)
 
 
-def _list(name: str | None, budget: str) -> None:
+def _list(name: str | None, budget: str | None) -> None:
     from imae.recipes import RECIPES
 
+    given = [] if budget is None else ["--budget", budget]
     if name is not None:
-        for cell in RECIPES.build(name).cells(budget):
+        for cell in RECIPES.build(name).cells(budget or _BUDGET):
             typer.echo(cell.name)
-        say_next("imae", "reproduce", name)
+        say_next("imae", "reproduce", name, *given)
         return
     table = Table("name", "what it is", "cells")
     table.columns[0].no_wrap = True
     for entry in RECIPES:
         table.add_row(entry.name, entry.summary, str(len(entry.build().cells("paper"))))
     print_table(table)
-    say_next("imae", "reproduce", "NAME")
+    say_next("imae", "reproduce", "NAME", *given)
 
 
 def _show_runs(jobs: "Sequence[Job]") -> None:
