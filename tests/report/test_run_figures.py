@@ -1,5 +1,6 @@
 import pytest
 
+from imae.report import figures
 from imae.report.figures import save_figures
 from imae.report.read import read_run
 
@@ -61,3 +62,17 @@ def test_runs_that_were_measured_at_different_steps_share_a_figure(read, tmp_pat
 
     runs = [read("a", rows=rows(10, 20)), read("b", method="mae", rows=rows(7, 14, 21))]
     assert len(save_figures(runs, tmp_path / "figures")) == 2
+
+
+def test_the_figure_of_t_names_it_and_leaves_out_methods_without(read, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "save_figure", lambda figure, _: drawn.append(figure) or [])
+    rows = [{**row, "T": 8.0} for row in ONE_ROW]
+    save_figures([read("a"), read("b", method="imae", rows=rows)], tmp_path)
+    accuracy, followed = (figure.axes[0] for figure in drawn)
+    assert (accuracy.get_ylabel(), followed.get_ylabel()) == ("accuracy in percent", "T")
+    names = [
+        [text.get_text() for text in axes.legend_.get_texts()] for axes in (accuracy, followed)
+    ]
+    assert names == [["cce", "imae"], ["imae"]]
+    assert followed.lines[0].get_color() == accuracy.lines[1].get_color()

@@ -42,7 +42,8 @@ def save_lines(
         folder: Where the files go; created if it does not exist.
         name: File name without its extension.
         x: Positions on the horizontal axis, shape (K,).
-        lines: Heights, shape (K,), by the label of the line; NaN where there is none.
+        lines: Heights, shape (K,), by the label of the line; NaN where there is none. A line
+            without any is left out, and keeps its colour for other figures.
         title: Above the figure.
         x_label: Under the horizontal axis.
         y_label: Beside the vertical axis.
@@ -52,14 +53,17 @@ def save_lines(
         The files written.
     """
     figure_class = import_extra("matplotlib.figure", extra="plot").Figure
-    is_crowded = len(lines) > _MOST_WITHIN
-    size = (8.6, max(4.2, 0.2 * len(lines))) if is_crowded else (6.4, 4.2)
+    labels = [label for label, heights in lines.items() if np.isfinite(heights).any()]
+    is_crowded = len(labels) > _MOST_WITHIN
+    size = (8.6, max(4.2, 0.2 * len(labels))) if is_crowded else (6.4, 4.2)
     figure = figure_class(figsize=size, layout="constrained")
     axes = figure.subplots()
     text_colour = import_extra("matplotlib", extra="plot").rcParams["text.color"]
     for number, heights in enumerate(lines.values()):
         style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
         known = np.isfinite(heights)
+        if not known.any():
+            continue
         mark = "." if known.sum() == 1 else ""  # a line through one point cannot be seen
         colour = _COLOURS[number % len(_COLOURS)] or text_colour
         axes.plot(x[known], heights[known], style, marker=mark, color=colour, label=f"{number}")
@@ -70,7 +74,7 @@ def save_lines(
     # A name may hold a dollar or begin with an underscore, and neither means anything there.
     axes.set_title(printable(title)).set_parse_math(False)
     legend = figure.legend(loc="outside right upper") if is_crowded else axes.legend()
-    for entry, label in zip(legend.get_texts(), lines, strict=True):
+    for entry, label in zip(legend.get_texts(), labels, strict=True):
         entry.set_text(printable(label))
         entry.set_parse_math(False)
     return save_figure(figure, Path(folder) / name)
@@ -144,7 +148,8 @@ class _Figure:
 
 def _figures(shown: Comparison) -> Iterator[_Figure]:
     for name, chart in shown.accuracies.items():
-        yield _Figure(name, chart.title, chart.x_label, "accuracy in percent", chart.series)
+        y_label = "T" if name == "T" else "accuracy in percent"
+        yield _Figure(name, chart.title, chart.x_label, y_label, chart.series)
     if shown.shares is not None:
         chart = shown.shares
         yield _Figure("weight-share", chart.title, chart.x_label, "percent", chart.series)
