@@ -1,5 +1,7 @@
 """Each table against what the paper, or the protocol that it follows, prescribes."""
 
+import json
+
 from imae.data.sources.photo_sets import CLASSES
 from imae.methods import METHODS
 from imae.methods.matrix import Structure
@@ -124,6 +126,13 @@ def test_t_is_chosen_on_held_out_labels_and_shown_beside_the_best(write_run, tmp
         "| 40% | IMAE | held-out given labels | 8 | 60.0 | 70.0 | 4 |",
         "| 40% | IMAE | training rows, true labels | 4 | 70.0 | 70.0 | 4 |",
     ]
+
+
+def test_no_head_is_trained_twice_where_there_is_no_network():
+    cells = RECIPES.build("t_ablation").cells("features")
+    assert len({json.dumps(cell.settings, sort_keys=True) for cell in cells}) == len(cells)
+    assert not any("resnet" in cell.name for cell in cells)
+    assert "80-imae-4" in {cell.name for cell in cells}
 
 
 def test_linear_scaling_is_tried_beside_mae():
