@@ -38,6 +38,20 @@ def test_best_and_final_are_apart_and_taken_over_seeds(read):
     assert row.notes == ()
 
 
+def test_the_chosen_test_accuracy_is_that_of_the_epoch_that_held_out_labels_choose(read):
+    rows = [
+        {"step": 1, "test_accuracy": 0.6, "validation_accuracy": 0.5},
+        {"step": 2, "test_accuracy": 0.7, "validation_accuracy": 0.4},
+    ]
+    (row,) = table([read("a", rows=rows)]).rows
+    assert row.values["chosen_test"] == Summary(0.6, None, 1)
+    run = read("b", rows=rows_of(0.6, 0.7))
+    run.result["best"] = run.result["best_test"]  # as without held-out rows
+    compared = table([run])
+    assert compared.rows[0].values["chosen_test"] is None
+    assert "chosen_test" not in [column.name for column in compared.columns]
+
+
 def test_one_seed_has_no_deviation(read):
     (row,) = table([read(rows=rows_of(0.5))]).rows
     assert row.values["final"] == Summary(0.5, None, 1)

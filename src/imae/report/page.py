@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from imae.errors import import_extra
 from imae.metrics.retrieval import JUNK, Retrieval
 from imae.records.files import printable, write_file
-from imae.records.measures import HELD_OUT, TEST
+from imae.records.measures import HELD_OUT, TEST, find_column
 from imae.report import chart
 from imae.report.chart import Chart
 from imae.report.comparison import compare, group, table
@@ -199,15 +199,13 @@ def _runs(
 def _state(run: RunRecord, labels: Labels | None) -> dict[str, object]:
     last = run.history[-1] if run.history else {}
     progress = run.progress or {}
-    # Without held-out rows a run's best is chosen by the test rows, which is what this is not.
-    was_held_out = run.measure("best", HELD_OUT.key) is not None
     way = [str(progress[key]) for key in ("step", "total_steps") if key in progress]
     return {
         "message": progress.get("message") or (f"step {' of '.join(way)}" if way else ""),
         "step": f"{last['step']:,}" if "step" in last else UNKNOWN,
         "test": last.get(TEST.key),
         "held": last.get(HELD_OUT.key),
-        "chosen": run.measure("best", TEST.key) if was_held_out else None,
+        "chosen": run.value(find_column("chosen_test")),
         "seconds": (run.result or {}).get("seconds", last.get("seconds")),
         "num_rows": UNKNOWN if labels is None else f"{len(labels.given):,}",
         "wrong": None if labels is None else labels.wrong_share,

@@ -87,6 +87,9 @@ class RunRecord:
 
     def value(self, column: Column) -> float | None:
         """The number of a column, if the run has ended and has it."""
+        other = column.chosen_by
+        if other is not None and self.measure(column.moment, other.key) is None:
+            return None
         return self.measure(column.moment, column.measure.key)
 
     def measure(self, moment: str, key: str) -> float | None:
