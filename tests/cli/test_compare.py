@@ -1,5 +1,6 @@
 import pytest
 
+from imae.cli import compare
 from imae.cli.app import main
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -41,3 +42,31 @@ def test_mistakes_are_one_line(tmp_path, capsys):
         captured = capsys.readouterr().err
         assert captured.startswith("imae: ")
         assert message in captured
+
+
+def test_a_loss_that_fails_takes_no_table_from_the_others(tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["compare", "digits", "--losses", "cce,l2rw", *QUICK, "--out", str(out)]
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert "wrote" in shown.out
+    assert "next:" not in shown.err
+    assert shown.err.splitlines()[-1].startswith("imae: 1 of 2 runs failed: l2rw-seed123: ")
+    assert {"report.html", "table.md", "table.csv", "figures"} <= {p.name for p in out.iterdir()}
+    assert "cce" in (out / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "is_left_out"),
+    [([], True), (["--noise", "symmetric:0.4"], False), (["--set", "data.trusted=9"], False)],
+)
+def test_all_losses_are_those_that_the_data_allows(
+    given, is_left_out, tmp_path, capsys, monkeypatch
+):
+    tried = []
+    monkeypatch.setattr(compare, "compare_and_report", lambda _, losses, **__: tried.extend(losses))
+    assert main(["compare", "digits", "--losses", "all", *given, "--out", str(tmp_path)]) == 0
+    assert "cce" in tried
+    assert ("l2rw" in tried) == (not is_left_out)
+    line = "left out, as no true labels are known and data.trusted is not set: l2rw\n"
+    assert (line == capsys.readouterr().err) == is_left_out

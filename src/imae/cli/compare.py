@@ -1,5 +1,6 @@
 """`imae compare`, `demo`, `reproduce` and `report`: several runs, one table, one page."""
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -29,7 +30,7 @@ from imae.cli.app import (
     print_table,
     say_next,
 )
-from imae.errors import ArgumentError, check_choice, import_extra
+from imae.errors import ArgumentError, ImaeError, check_choice, import_extra
 from imae.records import RunFolder
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def compare(
     """
     check_path_exists(data)
     import_extra("pydantic", extra="train")
-    from imae.recipes import split_losses
+    from imae.recipes import split_losses, trainable_losses
 
     flags = {
         "data.name": data,
@@ -83,19 +84,42 @@ def compare(
         **data_flags(label_column, id_column, drop),
     }
     content = gather_settings(config, settings, flags)
-    compare_and_report(content, split_losses(losses), seeds=seeds, jobs=jobs, out=out)
+    chosen = split_losses(losses)
+    if losses.strip() == "all":
+        chosen, left_out = trainable_losses(chosen, content)
+        if left_out:
+            names = ", ".join(left_out)
+            reason = "as no true labels are known and data.trusted is not set"
+            typer.echo(f"left out, {reason}: {names}", err=True)
+    compare_and_report(content, chosen, seeds=seeds, jobs=jobs, out=out)
 
 
 def compare_and_report(
     settings: Mapping[str, Any], losses: list[str], *, seeds: int, jobs: int, out: Path
 ) -> None:
-    """Runs a comparison, prints its table and writes the table, the page and the figures."""
-    from imae.audit.cards import run_pictures
+    """Runs a comparison, prints its table and writes the table, the page and the figures.
+
+    Where some runs fail, all of these are of the others, and the error is raised after them.
+    """
     from imae.recipes import compare
+
+    def report_others(folders: Sequence[Path]) -> None:
+        with contextlib.suppress(ImaeError):  # the error to report is why the others failed
+            _write_comparison(folders, out)
+
+    runs = compare(
+        settings, losses, seeds=seeds, out=out, jobs=jobs, show=True, at_failure=report_others
+    )
+    records = _write_comparison([run.path for run in runs], out)
+    say_next("imae", "audit", _run_to_audit(records))
+
+
+def _write_comparison(folders: Sequence[Path], out: Path) -> "Sequence[RunRecord]":
+    """Writes the table, the page and the figures of runs, and prints the table."""
+    from imae.audit.cards import run_pictures
     from imae.report import as_text, read_runs, save_figures, save_table, table, write_report
 
-    runs = compare(settings, losses, seeds=seeds, out=out, jobs=jobs, show=True)
-    records = read_runs(run.path for run in runs)
+    records = read_runs(folders)
     compared = table(records)
     save_table(compared, out / "table.md")
     save_table(compared, out / "table.csv")
@@ -103,7 +127,7 @@ def compare_and_report(
     save_figures(records, out / "figures")
     typer.echo(as_text(compared, width=Console().width))
     typer.echo(f"wrote {page}; the runs, the table and the figures are in the same folder")
-    say_next("imae", "audit", _run_to_audit(records))
+    return records
 
 
 def _run_to_audit(records: "Sequence[RunRecord]") -> Path:

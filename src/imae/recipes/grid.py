@@ -18,9 +18,13 @@ from imae.records.measures import TEST
 from imae.report.formats import duration
 from imae.train import Config, Run, Stopped, build_config, with_settings
 from imae.train.display import shown_display
-from imae.train.rows import load_rows, unchanged_data
+from imae.train.rows import is_truth_known, load_rows, unchanged_data
 
 _WRITTEN = ("table.md", "table.csv", "report.html", "figures")  # beside the runs
+
+
+class FailedRunsError(ImaeError):
+    """Some of several runs failed; the others have been done."""
 
 
 def claim(path: Path, content: Mapping[str, Any], *, holds: str) -> None:
@@ -141,7 +145,7 @@ def run_jobs(
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM ended it; the same call resumes.
-        ImaeError: If runs failed; the others are finished.
+        FailedRunsError: If runs failed; the others are finished.
     """
     waiting = waiting_jobs(jobs)
     if len(waiting) < len(jobs):
@@ -162,7 +166,7 @@ def run_jobs(
     if failed:
         number = sum(map(len, failed.values()))
         reasons = "; ".join(f"{_some(names)}: {problem}" for problem, names in failed.items())
-        raise ImaeError(f"{number} of {len(waiting)} runs failed: {reasons}")
+        raise FailedRunsError(f"{number} of {len(waiting)} runs failed: {reasons}")
 
 
 def _one_by_one(
@@ -222,6 +226,29 @@ def split_losses(text: str) -> list[str]:
     return losses
 
 
+def trainable_losses(
+    losses: Sequence[str], settings: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    """The losses that can be trained on the data of a comparison, and those that cannot.
+
+    These learn from rows whose labels are known to be right, where neither the data nor a setting
+    says which rows those are.
+
+    Args:
+        losses: Names of methods.
+        settings: Nested settings of every run.
+
+    Raises:
+        ArgumentError: If a setting cannot be used.
+        DataError: If the data cannot be read.
+    """
+    needing = [loss for loss in losses if METHODS.build(loss).needs_trusted]
+    config = build_config(settings)
+    if not needing or config.data.trusted is not None or is_truth_known(config):
+        return list(losses), []
+    return [loss for loss in losses if loss not in needing], needing
+
+
 def _split(text: str) -> list[str]:
     """The parts between commas; those within brackets belong to a list."""
     return re.split(r",(?![^\[]*\])", text)
@@ -235,6 +262,7 @@ def compare(
     out: str | os.PathLike[str],
     jobs: int = 1,
     show: bool = False,
+    at_failure: Callable[[list[Path]], None] = lambda _: None,
 ) -> list[Run]:
     """Trains every loss with every seed and the same settings, and returns the runs.
 
@@ -249,6 +277,8 @@ def compare(
         out: Folder of the comparison.
         jobs: Parallel runs on this machine; each gets its share of the processor.
         show: Whether to show progress.
+        at_failure: Called before the error is raised, if some runs failed and others finished, with
+            the folders of all that have begun.
 
     Returns:
         The runs, seed by seed, in the order of ``losses``.
@@ -256,7 +286,7 @@ def compare(
     Raises:
         ArgumentError: If a setting cannot be used, or ``out`` holds one with other settings.
         Stopped: If Ctrl-C or SIGTERM ended it; the same call resumes.
-        ImaeError: If runs failed; the others have been done.
+        FailedRunsError: If runs failed; the others have been done.
     """
     check_integer("seeds", seeds, low=1)
     folder = Path(out)
@@ -272,6 +302,11 @@ def compare(
         run_jobs(runs, workers=jobs, show=show, say=say)
     except Stopped as stopped:  # the same command, without --resume
         raise Stopped("stopped; the same command resumes", stopped.code) from None
+    except FailedRunsError:
+        begun = [run for config in configs if (run := RunFolder(str(config.out))).exists()]
+        if any(run.result() is not None for run in begun):
+            at_failure([run.path for run in begun])
+        raise
     return [Run(str(config.out), model=config.model.name) for config in configs]
 
 

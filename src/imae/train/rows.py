@@ -334,6 +334,19 @@ def leaves_out_rows(config: Config) -> bool:
     return data.rows is not None or sets_aside
 
 
+def is_truth_known(config: Config) -> bool:
+    """Whether the true labels of the training rows are known; data without noise is read for it.
+
+    Raises:
+        DataError: If the data cannot be used.
+    """
+    if config.noise is not None:
+        return True
+    settings = config.data
+    data, _ = load_unscaled(settings.name, root=settings.root, **settings.options)
+    return _is_truth_known(with_labels(data, settings.labels).train, config)
+
+
 def _is_truth_known(train: Split, config: Config) -> bool:
     return train.clean_labels is not None or config.noise is not None
 
