@@ -152,7 +152,7 @@ def _held_out(methods: Mapping[str, Sequence[RunRecord]], ranking: Ranking) -> s
     )
     if second is None:
         return f"{name} {own}{tail}."
-    if ranking.near:
+    if ranking.near and ranking.error is not None:
         *others, last = ranking.near
         near = f"{', '.join(others)} and {last} are" if others else f"{last} is"
         return (
