@@ -66,6 +66,18 @@ def test_several_machines_are_started_with_torchrun(configure):
         train(configure(machine={"nodes": 2, "devices": 2}))
 
 
+@pytest.mark.parametrize("start", ["imae", "torchrun"])
+def test_balanced_batches_take_one_process(configure, monkeypatch, start):
+    machine = {"devices": 2}
+    if start == "torchrun":
+        machine = {}
+        for name, value in {"LOCAL_RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}.items():
+            monkeypatch.setenv(name, str(value))
+    config = configure(machine=machine, data={"balanced": 5}, train={"batch_size": 10})
+    with pytest.raises(ArgumentError, match=r"^data\.balanced: .*, machine\.devices=1$"):
+        train(config)
+
+
 def trained_by_two(configure, name):
     run = train(
         configure(

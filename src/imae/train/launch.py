@@ -446,7 +446,13 @@ def _start(
             "machine.nodes: several machines are started with torchrun, which connects them: "
             "torchrun --nnodes M --nproc-per-node N $(which imae) train ..."
         )
-    elif config.machine.devices > 1:
+    if config.data.balanced is not None and config.machine.devices * config.machine.nodes > 1:
+        # What is kept for a row is summed over the processes: each row must be in one of them.
+        raise ArgumentError(
+            "data.balanced: an epoch may hold a row in several processes, which would each keep "
+            "values of it; train in one process, machine.devices=1"
+        )
+    if not is_worker() and config.machine.devices > 1:
         start_processes(partial(call, config, folder), config, folder)
         return folder
     return call(config, folder)
