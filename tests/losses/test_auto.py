@@ -548,3 +548,31 @@ def test_numbers_and_tensors_give_the_same(num_classes, generator):
                 auto.observe_unseen(torch.arange(40) % num_classes, num_classes)
     for name, value in quick.state_dict().items():
         torch.testing.assert_close(value, slow.state_dict()[name])
+
+
+def test_the_state_moves_once_to_the_device_of_the_logits(monkeypatch):
+    criterion = IMAELoss(T="auto", cap=0.75, normalize="half").to("meta")
+    moves = []
+
+    def moved(auto, device):  # stands in for a move from a device that the machine may not have
+        moves.append(device.type)
+        auto.to_empty(device=device)
+        for each in auto.buffers():
+            each.zero_()
+
+    monkeypatch.setattr(AutoT, "to", moved)
+    logits, target = torch.randn(6, C, requires_grad=True), torch.arange(6) % C
+    for _ in range(2):
+        criterion(logits, target).backward()
+    assert moves == ["cpu"]
+    assert int(criterion.auto.num_steps) == 2
+
+
+def test_logits_without_numbers_leave_the_state_as_it_is():
+    criterion = IMAELoss(T="auto", cap=0.75, normalize="half")
+    criterion.auto.T.fill_(6.0)
+    before = copy.deepcopy(criterion.state_dict())
+    logits = torch.randn(6, C, device="meta", requires_grad=True)
+    criterion(logits, torch.zeros(6, dtype=torch.int64, device="meta")).backward()
+    torch.testing.assert_close(criterion.state_dict(), before)
+    assert criterion.auto.T.device.type == "cpu"

@@ -146,6 +146,11 @@ class AutoT(nn.Module):
         """
         if not self._learns() or logits.shape[1] < 2:  # one class is never contradicted
             return self._present()
+        device = logits.device
+        if device != self.T.device:
+            if logits.is_meta:  # has no numbers to learn from, and the state would be lost there
+                return self._present()
+            self.to(device)
         chance = 1 / logits.shape[1]
         step = rows_of(logits, CAPPED_PIECE) if is_plain(logits) else None
         if step is None or len(logits) <= step:
