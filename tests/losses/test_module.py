@@ -416,6 +416,33 @@ def test_a_parameter_of_the_curve_is_trained(curve, compiled):
     torch.testing.assert_close(of_logits, expected)
 
 
+TRAINED = {
+    "imae": (IMAE, 4.0),
+    "dm": (lambda beta: DM(beta=beta, lam=0.7), 3.0),
+    "gce": (GCE, 0.6),
+    "focal": (Focal, 1.5),
+    "icce": (imae.curves.ICCE, 2.0),
+    "sharp_gce": (lambda T: imae.curves.SharpGCE(T=T, q=0.7), 3.0),
+    "agce": (lambda a: imae.curves.AGCE(a=a, q=0.5), 0.6),
+    "sl": (lambda alpha: imae.curves.SL(alpha=alpha), 0.3),
+    "sum": (lambda T: Sum((CCE(), Scale(IMAE(T), 0.5))), 4.0),
+}
+
+
+@pytest.mark.parametrize("normalize", [None, "half", "chance"])
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_trained_parameter_has_the_derivative_of_the_whole_loss(name, normalize):
+    curve, start = TRAINED[name]
+    logits = torch.tensor([[1.0, 0.0, 0.5]], dtype=torch.float64, requires_grad=True)
+
+    def loss_at(parameter):
+        return curve_loss(logits, torch.tensor([1]), curve(parameter), normalize=normalize)
+
+    parameter = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(loss_at, parameter)
+    torch.testing.assert_close(loss_at(parameter), loss_at(start))
+
+
 def test_a_parameter_of_the_curve_moves_and_is_saved_with_the_module():
     module = IMAELoss(T=torch.nn.Parameter(torch.tensor(2.0)))
     module.load_state_dict({name: torch.tensor(5.0) for name in module.state_dict()})

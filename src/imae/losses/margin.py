@@ -230,7 +230,8 @@ def constant_weight(curve: Curve, logits: Tensor, scale: str) -> Tensor:
         scale: "chance" for 1 / C, "half" for 1 / 2.
 
     Returns:
-        A scalar without a gradient, float32 or float64.
+        A scalar, float32 or float64; constant for the logits, but not for trained parameters of
+        the curve.
 
     Examples:
         >>> from imae.curves import CCE
@@ -239,8 +240,13 @@ def constant_weight(curve: Curve, logits: Tensor, scale: str) -> Tensor:
     """
     rivals = logits.shape[1] - 1
     at_chance = -math.log(rivals) if rivals else math.inf
-    m = precise(logits).new_tensor(0.0 if scale == "half" else at_chance)
-    return batch_weight(weight_at_margin(m, curve))
+    place = 0.0 if scale == "half" else at_chance
+    m = precise(logits).new_tensor(place)
+    found = batch_weight(weight_at_margin(m, curve))
+    if place == math.inf or not is_trainable(curve):
+        return found
+    weight = -2 * curve.slope(m)  # with its derivative by the curve's parameters
+    return torch.where(weight.detach().square() > 0, weight, found)
 
 
 def constant_number(curve: Curve, num_classes: int, scale: str) -> float:
