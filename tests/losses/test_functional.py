@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -354,6 +355,25 @@ def test_what_stands_in_ignored_rows_does_not_matter(curve, grad, normalize):
         kept = curve_loss(logits[[0, 2]], target[[0, 2]], curve, normalize=normalize)
         loss = curve_loss(logits.requires_grad_(grad), target, curve, normalize=normalize)
         torch.testing.assert_close(loss.detach(), kept)
+
+
+BAD_ROWS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("bad", BAD_ROWS)
+@pytest.mark.parametrize("num_classes", [3, 20_000], ids=["few", "many"])
+def test_rows_of_weight_zero_count_as_in_torch(bad, grad, num_classes):
+    logits = torch.zeros(3, num_classes)
+    logits[1, 0] = BAD_ROWS[bad]
+    weight, target = torch.ones(num_classes), torch.tensor([2, 0, -100])
+    weight[0] = 0
+    results = []
+    for loss in (torch.nn.functional.cross_entropy, partial(curve_loss, curve=CCE())):
+        z = logits.clone().requires_grad_(grad)
+        value = loss(z, target, weight=weight)
+        results.append((value.detach(), *(torch.autograd.grad(value, z) if grad else ())))
+    torch.testing.assert_close(results[1], results[0], equal_nan=True)
 
 
 def test_small_integers_are_labels_too(curve, generator):

@@ -363,6 +363,22 @@ def test_a_parameter_of_the_curve_is_trained(generator):
     torch.testing.assert_close(given, T.grad)
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_row_of_weight_zero_is_no_ignored_row(bad, generator):
+    features, classes, bias, target = inputs(generator)
+    features[1] = bad
+    weight = torch.ones(5)
+    weight[target[1]] = 0
+    loss, *_ = outcome(fused, (features, classes, bias), target, CCE(), weight=weight)
+    expected, *_ = outcome(unfused, (features, classes, bias), target, CCE(), weight=weight)
+    assert loss.isnan()
+    assert expected.isnan()
+    target[1] = -100
+    loss, *gradients = outcome(fused, (features, classes, bias), target, CCE(), weight=weight)
+    assert loss.isfinite()
+    assert gradients[2].isfinite().all()
+
+
 @pytest.mark.parametrize("size", [1.0, 40.0, 400.0])
 def test_large_logits_are_not_computed_in_their_place(size, generator):
     features = torch.randn(64, 8, generator=generator)

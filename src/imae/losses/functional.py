@@ -176,9 +176,11 @@ def _fast(
         scale = (row_scale * scale).masked_fill(row_scale == 0, 0)
     elif isinstance(scale, Tensor):
         scale = scale.expand_as(index)
+    is_valid = labels.is_valid
     if logits.dim() > 3:
         logits, index = logits.flatten(2), index.flatten(1)
         scale = scale.flatten(1) if isinstance(scale, Tensor) else scale
+        is_valid = None if is_valid is None else is_valid.flatten(1)
     loss = kernel_loss(
         logits,
         index,
@@ -187,6 +189,7 @@ def _fast(
         normalize=normalize == "batch",
         total=reduction != "none",
         cap=cap,
+        is_valid=is_valid,
     )
     if reduction == "none":
         return labels.reduce(loss.view_as(labels.index), reduction)
@@ -333,7 +336,9 @@ def linear_curve_loss(
     apply: Callable[..., Tensor] = _LinearCurveLoss.apply
     with torch.autocast(device_type, enabled=False):
         total_of_rows, by_batch = reduction != "none", normalize == "batch"
-        loss = apply(*inputs, labels.index, curve, scale, total_of_rows, by_batch, cap)
+        loss = apply(
+            *inputs, labels.index, curve, scale, total_of_rows, by_batch, cap, labels.is_valid
+        )
     if reduction == "none":
         loss = loss.view_as(target)
     else:  # no row counts: NaN, and a gradient of 0, as in torch
@@ -354,17 +359,19 @@ class _LinearCurveLoss(torch.autograd.Function):
         total: bool,
         normalize: bool,
         cap: float | None,
+        is_valid: Tensor | None,
     ) -> Tensor:
         # A gradient in float16 must wait for the loss scale that keeps it from vanishing.
         at_once = total and any(ctx.needs_input_grad[:3]) and features.dtype != torch.float16
         losses, weights, gradients = _sweep(
-            features, class_weight, bias, index, curve, scale, cap, at_once
+            features, class_weight, bias, index, curve, scale, cap, is_valid, at_once
         )
         factor = 1 / batch_weight(weights, scale) if normalize else scale.new_ones(())
         if normalize:
             gradients = [None if g is None else g.mul_(factor) for g in gradients]
         ctx.gradients = gradients if at_once else None
         ctx.curve, ctx.scale, ctx.total, ctx.cap = curve, scale * factor, total, cap
+        ctx.is_valid = is_valid
         ctx.save_for_backward(features, class_weight, index, *([] if bias is None else [bias]))
         losses = losses * factor
         return losses.sum() if total else losses
@@ -390,12 +397,13 @@ class _LinearCurveLoss(torch.autograd.Function):
                 ctx.curve,
                 ctx.scale * gradient,
                 ctx.cap,
+                ctx.is_valid,
                 True,
             )
         typed = [
             None if g is None else g.to(t.dtype) for g, t in zip(results, inputs, strict=False)
         ]
-        return (*typed, *[None] * (9 - len(typed)))
+        return (*typed, *[None] * (10 - len(typed)))
 
 
 def _differentiated(
@@ -420,6 +428,7 @@ def _sweep(
     curve: Curve,
     scale: Tensor,
     cap: float | None,
+    is_valid: Tensor | None,
     wanted: bool,
 ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
     """Scaled losses and plain weights of all rows and, if wanted, the three gradients."""
@@ -441,7 +450,9 @@ def _sweep(
             buffer, m, sums, is_finite = exp_of_others(limited.detach(), labels)
         slope, value = slope_and_value(m, curve)
         if not is_finite:
-            silence(buffer, (m == math.inf) | (factor == 0), slope, value, sums)
+            silence(buffer, m == math.inf, slope, value, sums)
+            if is_valid is not None:
+                silence(buffer, ~is_valid[rows].unsqueeze(1), slope, value, sums)
         losses[rows], weights[rows] = value.squeeze(1), -2 * slope.squeeze(1)
         if on_features is None or on_classes is None:
             continue

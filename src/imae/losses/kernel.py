@@ -56,6 +56,7 @@ def kernel_loss(
     normalize: bool,
     total: bool,
     cap: float | None = None,
+    is_valid: Tensor | None = None,
 ) -> Tensor:
     """Scaled losses of all rows, or their sum, with a gradient that is ready at once.
 
@@ -67,6 +68,7 @@ def kernel_loss(
         normalize: Whether to divide by the batch's mean weight.
         total: Whether to sum over the rows.
         cap: Largest probability of a class; None for no cap.
+        is_valid: Rows that count, shape of ``index``, the others with scale 0; None if all do.
 
     Returns:
         Float32, or float64 if the logits are: a scalar, or the shape of ``index``.
@@ -74,7 +76,7 @@ def kernel_loss(
     if cap is not None and not is_easily_capped(logits):
         logits, cap = cap_logits(precise(logits), cap), None
     apply: Callable[..., Tensor] = _CurveLoss.apply
-    return apply(logits, index, _Job(curve, scale, normalize, total, cap), None)
+    return apply(logits, index, _Job(curve, scale, normalize, total, cap, is_valid), None)
 
 
 def ready_loss(
@@ -99,6 +101,7 @@ class _Job(NamedTuple):
     normalize: bool
     total: bool
     cap: float | None
+    is_valid: Tensor | None = None
 
 
 class _CurveLoss(torch.autograd.Function):
@@ -114,6 +117,8 @@ class _CurveLoss(torch.autograd.Function):
         index = index.unsqueeze(1)
         if isinstance(job.scale, Tensor):
             job = job._replace(scale=job.scale.unsqueeze(1))
+        if job.is_valid is not None:
+            job = job._replace(is_valid=job.is_valid.unsqueeze(1))
         ctx.gradient, losses, scale = _pass(logits, index, job)
         # A second look takes the scale as it is now.
         ctx.job = job._replace(scale=scale, normalize=False)
@@ -155,6 +160,8 @@ def _pass(logits: Tensor, index: Tensor, job: _Job) -> tuple[Tensor, Tensor, Ten
     for start in range(0, len(logits), step):
         rows = slice(start, start + step)
         part = job._replace(scale=scale[rows]) if isinstance(scale, Tensor) else job
+        if job.is_valid is not None:
+            part = part._replace(is_valid=job.is_valid[rows])
         values.append(_pass_at_once(logits[rows], index[rows], part, buffer[rows])[1])
     return buffer, torch.cat(values), scale
 
@@ -180,8 +187,9 @@ def _pass_at_once(
     slope, value = slope_and_value(m, curve)
     if not is_finite:
         silence(buffer, m == math.inf, slope, value, sums)
-        if isinstance(scale, Tensor):
-            silence(buffer, scale == 0, slope, value, sums)
+        # Not rows of weight 0: NaN in one of them is NaN in the loss, as in torch.
+        if job.is_valid is not None:
+            silence(buffer, ~job.is_valid, slope, value, sums)
     if job.normalize:
         scale = scale / batch_weight(-2 * slope, scale)
     finish_gradient(buffer, index, slope.mul_(scale), sums)
