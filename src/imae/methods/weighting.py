@@ -346,7 +346,8 @@ class OGC(Method):
     with ``rate`` the learning rate of the step. Right and wrong rows are the two parts of a
     mixture of two normal distributions, fitted every ``every`` steps to the cross entropies of
     the last ``memory`` rows; each is cut off at probabilities of 1e-7 and 1 - 1e-7. Until this
-    number of rows is seen, and where no k is small enough, nothing is clipped.
+    number of rows is seen, and where the ratio is smaller without clipping, nothing is clipped;
+    where no k makes it small enough, all rows are, at k = 1 - 1e-7.
 
     As published, with the defaults of the authors' code for all their data. There the logarithm's
     argument is clamped at 1e-7; here it is not. Keeps ``memory`` numbers.

@@ -244,7 +244,7 @@ def symmetric(
         0.4
 
     Reference:
-        Wang et al., "IMAE for Noise-Robust Learning", 2019, "Synthetic label noise generation".
+        Wang et al., "IMAE for Noise-Robust Learning", 2023, "Synthetic label noise generation".
     """
     clean = as_labels(labels, num_classes=num_classes)
     others = (1 - np.eye(num_classes)) / (num_classes - 1)
