@@ -247,3 +247,8 @@ def test_the_value_from_odds_is_the_value(T: float) -> None:
     torch.testing.assert_close(
         weights.double(), -2 * IMAE(T=T).slope(m), rtol=T * 1e-6 + 1e-6, atol=0
     )
+
+
+def test_a_number_of_numpy_becomes_one_of_python():
+    assert IMAE(T=np.array(8.0)) == IMAE(T=8.0)
+    assert hash(IMAE(T=np.array(8.0))) == hash(IMAE(T=8.0))

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from imae.curves import MAE
+from imae.errors import ArgumentError
 from imae.losses import (
     ActiveNegativeLoss,
     AsymmetricMSELoss,
@@ -147,3 +148,22 @@ def test_a_matrix_in_half_precision_is_taken(dtype, backward):
     whole = CorrectedLoss(matrix, backward=backward)(logits, target)
     assert half.dtype == dtype
     torch.testing.assert_close(half.float(), whole, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_listed_class_weights_take_the_type_of_the_logits(dtype):
+    weight, logits = [1.0, 2.0, 1.0], LOGITS.to(dtype)
+    expected = label_smoothing_loss(logits, TARGET, weight=torch.tensor(weight, dtype=dtype))
+    assert torch.equal(LabelSmoothingLoss(weight=weight)(logits, TARGET), expected)
+    assert torch.equal(label_smoothing_loss(logits, TARGET, weight=weight), expected)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_matrix_may_hold_integers_or_be_a_list(backward):
+    expected = CorrectedLoss(torch.eye(3), backward=backward)(LOGITS, TARGET)
+    correct = backward_correction if backward else forward_correction
+    for matrix in (torch.eye(3, dtype=torch.int64), torch.eye(3).tolist(), torch.eye(3).numpy()):
+        assert torch.equal(CorrectedLoss(matrix, backward=backward)(LOGITS, TARGET), expected)
+        assert torch.equal(correct(LOGITS, TARGET, matrix), expected)
+    with pytest.raises(ArgumentError, match="transition must be a square matrix of numbers"):
+        correct(LOGITS, TARGET, [[1, 0], [1]])

@@ -2,6 +2,7 @@ import math
 import warnings
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -316,3 +317,8 @@ def test_labels_are_frozen():
     with pytest.raises(AttributeError):
         labels.batched = False
     assert isinstance(labels, Labels)
+
+
+def test_the_ignored_class_may_be_a_number_of_numpy():
+    expected = curve_loss(Z, Y, CCE(), ignore_index=1)
+    torch.testing.assert_close(curve_loss(Z, Y, CCE(), ignore_index=np.int64(1)), expected)

@@ -70,6 +70,8 @@ class IMAE(Curve):
     def __post_init__(self) -> None:
         if not isinstance(self.T, Tensor):
             check_interval("T", self.T, low=0, high=_LARGEST_T)
+            if isinstance(self.T, np.ndarray):  # cannot be a key
+                object.__setattr__(self, "T", self.T.item())
 
     def value(self, m: Tensor) -> Tensor:
         """Loss at margin ``m``."""

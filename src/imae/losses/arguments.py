@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, SupportsIndex, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -93,7 +93,9 @@ def check_labels(
         if not isinstance(each, Tensor):
             raise TypeError(f"logits and target must be tensors, got {type(each).__name__}")
     check_choice("reduction", reduction, REDUCTIONS)
-    weight = as_class_weight(weight)
+    if type(ignore_index) is not int and isinstance(ignore_index, SupportsIndex):
+        ignore_index = ignore_index.__index__()  # of numpy
+    weight = as_class_weight(weight, logits)
     if weight is not None and weight.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("weight cannot be trained: give weight.detach(), as to cross entropy")
     is_index = target.dtype in (torch.int64, torch.uint8)
@@ -111,7 +113,7 @@ def check_labels(
     ):
         _refuse(logits, target, weight, ignore_index, label_smoothing)
     precise = precise_dtype(logits)
-    if weight is not None and not is_probability and not _is_exact(weight.dtype, precise):
+    if weight is not None and not is_probability and not is_exact(weight, logits):
         raise RuntimeError(
             f"weight must have the dtype of the logits, {logits.dtype}, got {weight.dtype}: give "
             "weight.to(logits.dtype)"
@@ -132,8 +134,12 @@ def check_labels(
     return Labels(logits, index, None, is_valid, weight, dtype, batched)
 
 
-def as_class_weight(weight: Tensor | Sequence[float] | None) -> Tensor | None:
+def as_class_weight(
+    weight: Tensor | Sequence[float] | None, logits: Tensor | None = None
+) -> Tensor | None:
     """Factors of the classes as a tensor, shape (C,); None stays None.
+
+    Numbers become a tensor on the device of the logits, if there are any.
 
     Raises:
         ArgumentError: If it is not a list of numbers.
@@ -145,7 +151,8 @@ def as_class_weight(weight: Tensor | Sequence[float] | None) -> Tensor | None:
     if weight is None or isinstance(weight, Tensor):
         return weight
     try:
-        return torch.as_tensor(weight, dtype=torch.get_default_dtype())
+        device = logits.device if isinstance(logits, Tensor) else None
+        return torch.as_tensor(weight, dtype=torch.get_default_dtype(), device=device)
     except (TypeError, ValueError, RuntimeError):
         raise ArgumentError(
             f"weight must be a tensor or a list of one number for each class, got {weight!r}"
@@ -236,9 +243,10 @@ def is_autocast(device_type: str) -> bool:
     return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
 
 
-def _is_exact(dtype: torch.dtype, precise: torch.dtype) -> bool:
-    # Whether class weights of this dtype are float numbers that need no rounding.
-    return dtype.is_floating_point and torch.promote_types(dtype, precise) == precise
+def is_exact(weight: Tensor, logits: Tensor) -> bool:
+    """Whether class weights are float numbers that the loss need not round."""
+    precise = precise_dtype(logits)
+    return weight.is_floating_point() and torch.promote_types(weight.dtype, precise) == precise
 
 
 def _all_on_cpu(mask: Tensor) -> bool:

@@ -10,6 +10,7 @@ from imae.losses.arguments import (
     DistributionLoss,
     Labels,
     as_class_weight,
+    is_exact,
     is_plain,
     of_label,
     reduce_rows,
@@ -50,10 +51,13 @@ def label_smoothing_loss(
         Szegedy et al., "Rethinking the Inception architecture for computer vision", CVPR 2016.
     """
     check_interval("smoothing", smoothing, low=0, high=1)
+    weight = as_class_weight(weight, logits)
+    if weight is not None and isinstance(logits, Tensor) and is_exact(weight, logits):
+        weight = weight.to(logits.dtype)
     return torch.nn.functional.cross_entropy(
         logits,
         target,
-        weight=as_class_weight(weight),
+        weight=weight,
         ignore_index=ignore_index,
         reduction=reduction,
         label_smoothing=smoothing,
@@ -133,7 +137,7 @@ _LARGEST_EXPONENT = 80.0
 def forward_correction(
     logits: Tensor,
     target: Tensor,
-    transition: Tensor,
+    transition: Tensor | Sequence[Sequence[float]],
     *,
     weight: Tensor | Sequence[float] | None = None,
     ignore_index: int = -100,
@@ -165,6 +169,7 @@ def forward_correction(
         Patrini et al., "Making deep neural networks robust to label noise: a loss correction
         approach", CVPR 2017.
     """
+    transition = _as_transition(transition, logits)
     _check_transition(transition, logits)
 
     def rows(log_p: Tensor, labels: Labels) -> Tensor:
@@ -196,7 +201,7 @@ def forward_correction(
 def backward_correction(
     logits: Tensor,
     target: Tensor,
-    transition: Tensor,
+    transition: Tensor | Sequence[Sequence[float]],
     *,
     weight: Tensor | Sequence[float] | None = None,
     ignore_index: int = -100,
@@ -228,6 +233,7 @@ def backward_correction(
         Patrini et al., "Making deep neural networks robust to label noise: a loss correction
         approach", CVPR 2017.
     """
+    transition = _as_transition(transition, logits)
     _check_transition(transition, logits)
     if is_plain(transition) and torch.linalg.cond(transition.double()) > LARGEST_CONDITION:
         raise ArgumentError("transition has no inverse, so backward correction is not defined")
@@ -268,7 +274,7 @@ class CorrectedLoss(nn.Module):
 
     def __init__(
         self,
-        transition: Tensor,
+        transition: Tensor | Sequence[Sequence[float]],
         *,
         backward: bool = False,
         weight: Tensor | Sequence[float] | None = None,
@@ -277,7 +283,7 @@ class CorrectedLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.register_buffer("weight", as_class_weight(weight))
-        self.register_buffer("transition", transition)
+        self.register_buffer("transition", _as_transition(transition))
         self.ignore_index = ignore_index
         self.reduction = reduction
         self._correct = backward_correction if backward else forward_correction
@@ -292,6 +298,21 @@ class CorrectedLoss(nn.Module):
             ignore_index=self.ignore_index,
             reduction=self.reduction,
         )
+
+
+def _as_transition(transition: object, logits: Tensor | None = None) -> Tensor:
+    """A matrix as a tensor of floats, on the device of the logits if it was none."""
+    if not isinstance(transition, Tensor):
+        device = logits.device if isinstance(logits, Tensor) else None
+        try:
+            transition = torch.as_tensor(transition, device=device)
+        except (TypeError, ValueError, RuntimeError):
+            raise ArgumentError(
+                f"transition must be a square matrix of numbers, got {transition!r}"
+            ) from None
+    return (
+        transition if transition.is_floating_point() else transition.to(torch.get_default_dtype())
+    )
 
 
 def _check_transition(transition: Tensor, logits: Tensor) -> None:
