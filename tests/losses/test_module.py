@@ -423,6 +423,7 @@ TRAINED = {
     "focal": (Focal, 1.5),
     "icce": (imae.curves.ICCE, 2.0),
     "sharp_gce": (lambda T: imae.curves.SharpGCE(T=T, q=0.7), 3.0),
+    "q of sharp_gce": (lambda q: imae.curves.SharpGCE(q=q), 0.3),
     "agce": (lambda a: imae.curves.AGCE(a=a, q=0.5), 0.6),
     "sl": (lambda alpha: imae.curves.SL(alpha=alpha), 0.3),
     "sum": (lambda T: Sum((CCE(), Scale(IMAE(T), 0.5))), 4.0),
@@ -441,6 +442,16 @@ def test_a_trained_parameter_has_the_derivative_of_the_whole_loss(name, normaliz
     parameter = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loss_at, parameter)
     torch.testing.assert_close(loss_at(parameter), loss_at(start))
+
+
+def test_sharp_gce_learns_t_from_zero_on():
+    logits, target = torch.tensor([[1.0, 0.0, 0.5]], dtype=torch.float64), torch.tensor([1])
+    T = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
+    loss = curve_loss(logits, target, imae.curves.SharpGCE(T=T))
+    (at_zero,) = torch.autograd.grad(loss, T)
+    above = curve_loss(logits, target, imae.curves.SharpGCE(T=1e-6))
+    assert at_zero > 0.01
+    torch.testing.assert_close(at_zero, (above - loss.detach()) / 1e-6, rtol=1e-5, atol=0)
 
 
 def test_a_parameter_of_the_curve_moves_and_is_saved_with_the_module():

@@ -440,7 +440,12 @@ class SharpGCE(Curve):
         return -_mean_exponential(self.T * base) * base
 
 
+_SMALL_EXPONENT = 1e-3
+
+
 def _mean_exponential(x: Tensor) -> Tensor:
     """``expm1(x) / x``, the mean of exp over [0, x]; 1 at 0."""
-    is_zero = x == 0
-    return (torch.expm1(x) / x.masked_fill(is_zero, 1)).masked_fill(is_zero, 1)
+    is_small = x.abs() < _SMALL_EXPONENT
+    # The series has the derivative at 0, and near it, where that of the quotient cancels.
+    series = 1 + x / 2 * (1 + x / 3 * (1 + x / 4))
+    return torch.where(is_small, series, torch.expm1(x) / x.masked_fill(is_small, 1))

@@ -254,7 +254,7 @@ _PANEL_WEIGHTS: list[float] = (_weights / 2).tolist()
 
 
 def integrate_from_zero(
-    f: Callable[[Tensor], Tensor], m: Tensor, *, reach: float = REACH
+    f: Callable[[Tensor], Tensor], m: Tensor, *, reach: float | Tensor = REACH
 ) -> Tensor:
     """The integral of ``f`` from 0 to ``m``, element by element.
 
@@ -275,6 +275,8 @@ def integrate_from_zero(
         >>> integrate_from_zero(torch.exp, m)           # exp(m) - 1
         tensor([-0.6321,  6.3891])
     """
+    if isinstance(reach, Tensor):  # of a trained parameter; what is beyond it has no derivative
+        reach = float(reach.detach())
     end = m.clamp(-reach, reach)
     nodes = m.new_tensor(_PANEL_NODES)
     weights = m.new_tensor(_PANEL_WEIGHTS)
