@@ -1,6 +1,7 @@
 """Supremum of a loss and the range of its sum over labels, against formulas and random search."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -73,3 +74,14 @@ def test_a_factor_scales_both_and_one_class_is_refused():
     assert loss_supremum(scaled) == pytest.approx(12.0)
     with pytest.raises(ArgumentError, match="num_classes must be at least 2"):
         label_sum_range(scaled, 1)
+
+
+def test_the_range_over_many_classes_needs_little_memory():
+    tracemalloc.start()
+    try:
+        low, high = label_sum_range(GCE(0.5), 40)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * 2400**2 / 10
+    assert (low, high) == pytest.approx((2 * (40 - math.sqrt(40)), 2 * 39))

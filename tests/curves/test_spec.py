@@ -24,7 +24,17 @@ def test_every_name_alone_is_enough(name):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "imaee", "imae:T", "imae:T=", "imae:T=x", "imae:q=1", "imae:=8", "gce:q=0"],
+    [
+        "",
+        "imaee",
+        "imae:T",
+        "imae:T=",
+        "imae:T=x",
+        "imae:q=1",
+        "imae:=8",
+        "gce:q=0",
+        "imae:T=8,T=8",
+    ],
 )
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match=r"\w"):
@@ -32,5 +42,10 @@ def test_anything_else_is_refused(text):
 
 
 def test_whole_numbers_stay_whole():
-    with pytest.raises(ValueError, match=r"num_classes must be a number, got '2\.5'"):
+    with pytest.raises(ValueError, match=r"num_classes must be an integer, got '2\.5'"):
         parse_curve("forward_symmetric:num_classes=2.5")
+
+
+def test_a_parameter_is_given_once():
+    with pytest.raises(ValueError, match=r"'imae:T=8,T=16': T is given twice"):
+        parse_curve("imae:T=8,T=16")

@@ -116,3 +116,8 @@ def test_an_argument_that_is_not_taken_is_refused():
 def test_an_argument_out_of_its_range_is_refused_before_a_run_begins(name, arguments):
     with pytest.raises(ArgumentError):
         METHODS.build(name, **arguments)
+
+
+def test_a_misspelt_auto_is_named():
+    with pytest.raises(ArgumentError, match="T must be a number or 'auto', got 'Auto'"):
+        METHODS.build("imae_capped", T="Auto")

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from imae._registry import Catalog, Entry, defaults_of, exports
@@ -21,6 +22,8 @@ from imae.curves.classic import (
 from imae.curves.curve import Curve
 from imae.curves.reweighted import DM, ICCE, IMAE
 from imae.errors import ArgumentError, check_integer, check_interval
+
+_Floats = NDArray[np.float64]
 
 _IMAE_PAPER = "Wang et al., IMAE for Noise-Robust Learning, 2023"
 _GCE_PAPER = "Zhang and Sabuncu, Generalized cross entropy loss, NeurIPS 2018"
@@ -90,7 +93,8 @@ def parse_curve(text: str) -> Curve:
         text: A name of ``imae.curves.CURVES``, then after a colon its parameters.
 
     Raises:
-        ArgumentError: If the name or a parameter is unknown, or a value is not a number.
+        ArgumentError: If the name or a parameter is unknown, a parameter is given twice, or a value
+            is not a number.
 
     Examples:
         >>> parse_curve("imae:T=16")
@@ -103,10 +107,14 @@ def parse_curve(text: str) -> Curve:
     arguments: dict[str, float] = {}
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
+        if key in arguments:
+            raise ArgumentError(f"{text!r}: {key} is given twice")
+        kind = type(defaults.get(key, 0.0))
         try:
-            arguments[key] = type(defaults.get(key, 0.0))(value)
+            arguments[key] = kind(value)
         except ValueError:
-            raise ArgumentError(f"{text!r}: {key} must be a number, got {value!r}") from None
+            wanted = "an integer" if kind is int else "a number"
+            raise ArgumentError(f"{text!r}: {key} must be {wanted}, got {value!r}") from None
         if not equals:
             raise ArgumentError(f"{text!r}: write parameters as name=value, got {part!r}")
     return CURVES.build(name, **arguments)
@@ -226,7 +234,8 @@ def label_sum_range(curve: Curve, num_classes: int) -> tuple[float, float]:
 
     A loss is symmetric if the two are equal, which makes it robust to even noise if it is also
     bounded (Ghosh et al., AAAI 2017). The search is exact over predictions that are multiples of
-    1 / (60 C), and at least of 1 / 600, by dynamic programming over the classes; these include the
+    1 / (60 C), and at least of 1 / 600, by dynamic programming over the classes, whose time grows
+    with the square of C and whose memory does not; these include the
     uniform prediction and the certain ones. A smallest sum at another prediction, as IMAE has for
     large T, is too large by up to 1e-5 of it.
 
@@ -246,15 +255,31 @@ def label_sum_range(curve: Curve, num_classes: int) -> tuple[float, float]:
     number = num_classes * max(_STEPS_PER_CLASS, math.ceil(_MIN_STEPS / num_classes))
     p = torch.linspace(0, 1, number + 1, dtype=torch.float64)
     losses = curve.value(torch.logit(p).clamp(-_FAR, _FAR)).detach().numpy()
-    # The loss of the next class for every total (rows) and every share of the classes before it.
-    place = np.arange(number + 1)[:, None] - np.arange(number + 1)
-    following = losses[place.clip(0)]
-    low = high = losses
-    for _ in range(num_classes - 1):
-        low = np.where(place >= 0, low + following, np.inf).min(axis=1)
-        high = np.where(place >= 0, high + following, -np.inf).max(axis=1)
+    low = _extreme_sums(losses, num_classes, np.minimum)
+    high = _extreme_sums(losses, num_classes, np.maximum)
     smallest, largest = round(float(low[-1]), 9), round(float(high[-1]), 9)
     return smallest, largest if largest < _FAR / 100 else math.inf
+
+
+def _extreme_sums(losses: _Floats, number: int, extreme: np.ufunc) -> _Floats:
+    """The extreme sum of the losses of some classes, for every total of their shares."""
+    sums, power = losses, losses  # of one class, and of 1, 2, 4, ... classes
+    left = number - 1
+    while left:
+        if left % 2:
+            sums = _combined(sums, power, extreme)
+        left //= 2
+        if left:
+            power = _combined(power, power, extreme)
+    return sums
+
+
+def _combined(first: _Floats, second: _Floats, extreme: np.ufunc) -> _Floats:
+    """The extreme sum of both, over all ways to divide a total among them, for every total."""
+    best = first + second[0]
+    for share in range(1, len(second)):
+        extreme(best[share:], first[:-share] + second[share], out=best[share:])
+    return best
 
 
 def _weights_on_grid(curve: Curve) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from imae._registry import Catalog, Entry, defaults_of, exports
 from imae.curves.catalog import CURVES
 from imae.curves.curve import Curve, integrate_from_zero
 from imae.curves.reweighted import IMAE
+from imae.errors import ArgumentError
 from imae.losses.auto import AutoT
 from imae.losses.general import bootstrap_loss, label_smoothing_loss
 from imae.losses.margin import CappedLogits
@@ -53,6 +54,8 @@ def _curve_entry(
         if curve == IMAE.name and arguments == {"T": "auto"}:
             cap = options["cap"]
             return CurveMethod(AutoT(1.0 if cap is None else cap), **options)
+        if curve == IMAE.name and isinstance(T := arguments.get("T"), str):
+            raise ArgumentError(f"T must be a number or 'auto', got {T!r}")
         return CurveMethod(CURVES.build(curve, **arguments), **options)
 
     defaults = {**CURVES.find(curve).defaults, **CURVE_OPTIONS, **defaults}
