@@ -306,6 +306,20 @@ def test_the_epoch_before_predictions_change_again_is_measured(configure):
     assert run.result["best"]["step"] == step
 
 
+def test_an_epoch_that_is_cut_short_is_not_the_best(configure, monkeypatch):
+    shares = iter(np.linspace(0.9, 0.1, 9))  # the fewest changes always come last
+    monkeypatch.setattr("imae.train.journal.changed_share", lambda *_: next(shares))
+    config = configure(
+        data={"hold_out": 0.0},
+        model={"name": "mlp", "arguments": {"hidden": 8}},
+        train={"epochs": None, "steps": 5 * 5 + 1, "early_stop": "label_wave"},
+    )
+    run = train(config)
+    assert run.result["steps"] == 26
+    assert run.result["best"]["step"] == 25
+    assert load_tensors(run.path / "weights" / "best.pt")["step"] == 25
+
+
 def test_a_wave_without_a_minimum_does_not_end():
     assert label_wave([]) == (None, False)
     assert label_wave([0.5, 0.4]) == (None, False)

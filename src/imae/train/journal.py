@@ -140,7 +140,10 @@ class Journal:
         whole = state.ranks.total(state.dynamics.state())
         held = predict_held_out(state)
         record = Dynamics.record(whole)
-        self._note(record.predicted)
+        if state.step % state.steps_per_epoch == 0:
+            self._note(record.predicted)
+        else:  # an epoch that is cut short cannot be the best: its weights are not kept
+            self._predicted = record.predicted
         if state.is_first:
             self.run.write_dynamics(epoch + 1, record, held.unseen, is_synced=False)
         state.dynamics.clear()
