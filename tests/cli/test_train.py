@@ -54,6 +54,17 @@ def test_training_ends_with_a_summary(run, table, tmp_path):
     assert "best (step" in again.output
 
 
+def test_without_held_out_rows_nothing_is_chosen_by_the_test_rows(run, table, tmp_path):
+    out = tmp_path / "run"
+    result = run(table, "--hold-out", 0, "--epochs", 3, "--out", out)
+    assert result.exit_code == 0, result.exception
+    stored = RunFolder(out).result()
+    assert stored["best"] == stored["final"]
+    assert stored["best_test"]["test_accuracy"] is not None
+    assert f"final (step {stored['steps']})" in result.output
+    assert "best (step" not in result.output, "no such weights are kept"
+
+
 def test_a_file_then_settings_then_options(run, table, tmp_path):
     file = tmp_path / "settings.json"
     content = {"data": {"name": str(table)}, "train": {"epochs": 9, "batch_size": 30}, "seed": 1}

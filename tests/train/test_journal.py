@@ -21,7 +21,7 @@ def rows(*pairs):
     [
         (rows((0.9, 0.4), (0.8, 0.6), (0.7, 0.5)), 2, 1),
         (rows((0.9, 0.5), (0.9, 0.5), (0.9, 0.4)), 2, 1),
-        (rows((0.3, None), (0.4, None), (0.2, None)), 2, 2),
+        (rows((0.3, None), (0.4, None), (0.2, None)), 3, 2),
         (rows((None, None), (None, None)), 2, None),
     ],
 )
@@ -30,6 +30,11 @@ def test_best_and_final_are_kept_apart(history, best, best_test):
     assert found["best"]["step"] == best
     assert (found["best_test"] or {"step": None})["step"] == best_test
     assert found["final"]["step"] == len(history)
+
+
+def test_the_best_row_is_of_the_early_stop_unless_rows_are_held_out():
+    assert summary(rows((0.4, None), (0.3, None)), best_step=1)["best"]["step"] == 1
+    assert summary(rows((0.3, 0.4), (0.4, 0.5)), best_step=1)["best"]["step"] == 2
 
 
 def test_a_run_is_written_down_before_its_first_step(configure):

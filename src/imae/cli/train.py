@@ -217,9 +217,12 @@ def _report(path: Path, result: dict[str, Any] | None) -> None:
     if result is None or os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
         return
     best, final = result["best"], result["final"]
-    table = Table("accuracy", f"best (step {best['step']})", f"final (step {final['step']})")
+    rows = {f"final (step {final['step']})": final}
+    if (path / "weights" / "best.pt").exists():
+        rows = {f"best (step {best['step']})": best, **rows}
+    table = Table("accuracy", *rows)
     for measure in MEASURES:
-        ends = [row.get(measure.key) for row in (best, final)]
+        ends = [row.get(measure.key) for row in rows.values()]
         if measure.is_summary and None not in ends:
             table.add_row(measure.heading.lower(), *(f"{value:.1%}" for value in ends))
     console = Console()

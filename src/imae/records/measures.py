@@ -192,7 +192,7 @@ COLUMNS = (
         "one that imae predict and imae export use. Choosing it needs no clean label.",
         "best",
         TEST,
-        # Without held-out rows a run's best is chosen by the test rows, which is what this is not.
+        # Without held-out rows earlier versions chose a run's best by the test rows.
         chosen_by=HELD_OUT,
     ),
     Column(

@@ -297,7 +297,7 @@ def summary(history: list[dict[str, Any]], best_step: int | None = None) -> dict
     choose. Among equal rows it is the last: with few held-out rows all are often right after the
     first steps, when little is learned. ``best_test`` has the highest test accuracy, the paper's
     "Best", and is the first of equal rows. Without a held-out part ``best`` is the row of
-    ``best_step``, or else ``best_test``, or else ``final``.
+    ``best_step``, or else ``final``, and never of another epoch: no weights are kept for it.
 
     Examples:
         >>> rows = [{"step": 1, "test_accuracy": 0.9, "validation_accuracy": 0.4},
@@ -306,10 +306,9 @@ def summary(history: list[dict[str, Any]], best_step: int | None = None) -> dict
         {'best': 2, 'best_test': 1, 'final': 2}
     """
     final = history[-1]
-    best_test = _highest(history, TEST.key)
     chosen = next((row for row in history if row["step"] == best_step), None)
-    best = _highest(history[::-1], HELD_OUT.key) or chosen or best_test or final
-    return {"best": best, "best_test": best_test, "final": final}
+    best = _highest(history[::-1], HELD_OUT.key) or chosen or final
+    return {"best": best, "best_test": _highest(history, TEST.key), "final": final}
 
 
 def _of_last_stage(history: list[dict[str, Any]], state: State) -> list[dict[str, Any]]:
