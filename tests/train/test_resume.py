@@ -13,6 +13,7 @@ from imae.records import RunFolder
 from imae.train import Run, resume, train
 from imae.train.display import Display
 from imae.train.dynamics import changed_share, closing_hints, label_wave
+from imae.train.predict import load_network
 from imae.train.run import list_checkpoints, load_tensors, save_tensors
 
 
@@ -318,6 +319,26 @@ def test_an_epoch_that_is_cut_short_is_not_the_best(configure, monkeypatch):
     assert run.result["steps"] == 26
     assert run.result["best"]["step"] == 25
     assert load_tensors(run.path / "weights" / "best.pt")["step"] == 25
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"train": {"epochs": 2, "early_stop": "label_wave"}},
+        {  # the best epoch of the first stage is not one of the run
+            "method": {"name": "forward", "arguments": {"matrix": "estimate", "warm_up": 0.7}},
+            "train": {"epochs": 6, "early_stop": "label_wave"},
+        },
+    ],
+)
+def test_a_run_too_short_for_a_wave_predicts_with_its_last_epoch(configure, sections):
+    network = {"name": "mlp", "arguments": {"hidden": 8}}
+    run = train(configure(data={"hold_out": 0.0}, model=network, **sections))
+    assert run.result["best"] == run.result["final"]
+    final = load_tensors(run.path / "weights" / "final.pt")
+    for which in (None, "best"):
+        weights = load_network(Run(run.path), which).state_dict()
+        assert all(torch.equal(weights[key], value) for key, value in final["network"].items())
 
 
 def test_a_wave_without_a_minimum_does_not_end():

@@ -236,10 +236,13 @@ class Journal:
     def finish(self, state: State) -> None:
         """Writes the weights and the result."""
         self._save_weights("final", state)
+        is_early = state.config.train.early_stop is not None
+        epoch = self._wave(state)[0] if is_early else None
+        if is_early and epoch is None and state.prepared.validation is None:
+            self._save_weights("best", state)  # too few epochs to find one: the last is the best
         if not state.is_first:
             return
         history = _of_last_stage(self.run.history(), state)
-        epoch = None if state.config.train.early_stop is None else self._wave(state)[0]
         result = {
             **summary(history, best_step=None if epoch is None else epoch * state.steps_per_epoch),
             "steps": state.step,
