@@ -42,6 +42,7 @@ def test_a_file_is_written_and_nothing_else_is_said(run, digits_run, format, tmp
     result = run(digits_run, "--format", format, "--out", out, "--which", "best")
     assert result.exit_code == 0, result.exception
     assert result.stdout == f"wrote {out}\n"
+    assert result.stderr == f"next: imae predict {digits_run} DATA --which best\n"
     assert out.stat().st_size > 10_000
 
 

@@ -39,6 +39,7 @@ def test_predictions_are_written_and_counted(run, digits_run, tmp_path):
     assert result.exit_code == 0, result.exception
     assert result.output.startswith("355 rows: ")
     assert f"wrote {out}" in result.output
+    assert result.stderr == f"next: imae export {digits_run} --which best --out model.onnx\n"
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 355

@@ -93,8 +93,7 @@ def predict(
     more = ["..."] if len(most) > _SHOWN else []
     say(f"{len(predictions):,} rows: {', '.join(shown + more)}")
     typer.echo(f"wrote {out}")
-    own = [] if model is None else ["--model", model]
-    say_next("imae", "export", run, *own, "--out", "model.onnx")
+    say_next("imae", "export", run, *_again(which, model), "--out", "model.onnx")
 
 
 def export(
@@ -121,7 +120,13 @@ def export(
 
     export_run(Run(run, model=model), out, format=format, which=which, overwrite=overwrite)
     typer.echo(f"wrote {out}")
-    say_next("imae", "predict", run, "DATA", *([] if model is None else ["--model", model]))
+    say_next("imae", "predict", run, "DATA", *_again(which, model))
+
+
+def _again(which: str | None, model: str | None) -> list[str]:
+    """The options that select the same network in another command."""
+    options = {"--which": which, "--model": model}
+    return [word for name, value in options.items() if value is not None for word in (name, value)]
 
 
 _Pictures: TypeAlias = tuple[Callable[[int], str | None], ...]
