@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 5  # classes in the summary
+_BY_DEFAULT = "best, if rows were held out or the run was stopped early"
 
 
 def predict(
@@ -41,8 +42,8 @@ def predict(
     out: Path = typer.Option(Path("predictions.csv"), help="File to write, .csv or .parquet."),
     which: str | None = typer.Option(
         None,
-        show_default="best, if rows were held out",
-        help="Weights: best on the held-out given labels, or final.",
+        show_default=_BY_DEFAULT,
+        help="Weights: best on the held-out given labels or by an early stop, or final.",
     ),
     overwrite: bool = OVERWRITE,
     root: Path | None = typer.Option(
@@ -102,8 +103,8 @@ def export(
     out: Path = typer.Option(..., help="File to write."),
     which: str | None = typer.Option(
         None,
-        show_default="best, if rows were held out",
-        help="Weights: best on the held-out given labels, or final.",
+        show_default=_BY_DEFAULT,
+        help="Weights: best on the held-out given labels or by an early stop, or final.",
     ),
     overwrite: bool = OVERWRITE,
     model: str | None = typer.Option(
