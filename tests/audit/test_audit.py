@@ -274,8 +274,8 @@ def test_what_is_missing_or_too_much_is_named(run):
                 audit(source, given=given, features=features)
     with pytest.raises(DataError, match=r"nothing: is not a run; to train on data"):
         audit(run.path / "nothing", settings={"seed": 2})
-    with pytest.raises(DataError, match=r"nothing: is not a run; to train on data.*imae audit"):
-        audit(run.path / "nothing")
+    with pytest.raises(DataError, match=r"not here: is not a run; .*: imae audit '.*/not here'$"):
+        audit(run.path / "not here")
 
 
 def test_a_row_far_from_all_classes_fits_none():

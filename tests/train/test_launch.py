@@ -427,10 +427,10 @@ def test_a_finished_run_is_unchanged_and_not_overwritten(configure):
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
 
 
-def test_a_run_that_trained_nothing_can_be_removed(configure):
-    config = configure(train={"epochs": 1})
+def test_a_run_that_trained_nothing_can_be_removed(configure, tmp_path):
+    config = configure(train={"epochs": 1}, out=tmp_path / "my run")
     RunFolder(config.out).write_config(config.model_dump(mode="json"))
-    with pytest.raises(ArgumentError, match=r"holds a run already; .* \(nothing is trained in it"):
+    with pytest.raises(ArgumentError, match=r"--resume '.*/my run', .* \(nothing is trained in it"):
         train(config)
 
 

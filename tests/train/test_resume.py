@@ -167,9 +167,12 @@ def test_another_working_directory_does_not_pick_up_another_file(
 def test_data_that_was_moved_is_named_again(interrupted, arrays, tmp_path):
     moved = tmp_path / "moved.npz"
     arrays.rename(moved)
-    with pytest.raises(DataError, match=r"no such file or folder.*imae train DATA --resume "):
-        resume(interrupted.path)
-    assert resume(interrupted.path, data=moved).result is not None
+    folder = interrupted.path.rename(tmp_path / "my run")
+    with pytest.raises(
+        DataError, match=r"no such file or folder.*imae train DATA --resume '.*/my run'$"
+    ):
+        resume(folder)
+    assert resume(folder, data=moved).result is not None
 
 
 def test_a_finished_run_is_lengthened(configure, tmp_path):

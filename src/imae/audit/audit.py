@@ -1,6 +1,7 @@
 """The audit: from a run, or from probabilities, to a result."""
 
 import os
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -168,7 +169,7 @@ def audit(
         if not run.exists() and not (run.path / "labels.npz").exists():
             raise DataError(
                 f"{run.path}: is not a run; to train on data first, give what imae.data.load reads "
-                f"from it, or use the command: imae audit {run.path}"
+                f"from it, or use the command: imae audit {shlex.quote(str(run.path))}"
             )
         _check_no_training(model, settings)
         evidence = of_run(run)

@@ -4,6 +4,7 @@ import copy
 import difflib
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -306,14 +307,16 @@ class Config(_Section):
         Examples:
             >>> Config(data={"name": "digits"}).resume_command("runs/a")
             'imae train --resume runs/a'
+            >>> Config(data={"name": "digits"}).resume_command("my run")
+            "imae train --resume 'my run'"
         """
         name = self.model.name or ""
         is_given = name.startswith(FROM_PYTHON)
         if self.data.from_python or is_given:
             data = ", data=..." if self.data.from_python else ""
             return f"imae.train.resume({str(folder)!r}{data}{', model=...' if is_given else ''})"
-        code = f" --model {name}" if ":" in name else ""  # a folder by itself imports no code
-        return f"imae train --resume {folder}{code}"
+        code = ["--model", name] if ":" in name else []  # a folder by itself imports no code
+        return shlex.join(["imae", "train", "--resume", str(folder), *code])
 
     @field_validator("noise")
     @classmethod

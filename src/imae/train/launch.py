@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import re
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -147,9 +148,10 @@ def resume(
                 f"{config.resume_command(run.path)}"
             )
         elif os.sep in config.data.name and not os.path.exists(config.data.name):
+            command = shlex.join(["imae", "train", "DATA", "--resume", str(run.path)])
             raise DataError(
                 f"{run.path}: its data no longer exists ({config.data.name}: no such file or "
-                f"folder); if it was moved, give the new path: imae train DATA --resume {run.path}"
+                f"folder); if it was moved, give the new path: {command}"
             )
         module = model if isinstance(model, nn.Module) else None
         _start(
@@ -375,8 +377,8 @@ def train_here(
                     (folder / name).exists() for name in ("history.jsonl", "checkpoints")
                 )
                 raise ArgumentError(
-                    f"{folder}: holds a run already; continue it with --resume {folder}, "
-                    "or choose another --out"
+                    f"{folder}: holds a run already; continue it with --resume "
+                    f"{shlex.quote(str(folder))}, or choose another --out"
                     + ("" if is_begun else " (nothing is trained in it yet: it can be removed)")
                 )
         is_early = is_resumed and "content" not in run.preparation()
