@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,6 +198,21 @@ def test_a_run_is_lengthened_and_its_data_named_again(run, table, tmp_path):
     result = run(moved, "--resume", out, "--epochs", 2)
     assert result.exit_code == 0, result.exception
     assert RunFolder(out).result()["steps"] == 2 * RunFolder(out).history()[0]["step"]
+
+
+def test_a_student_takes_a_network_of_your_own_and_no_other(run, monkeypatch):
+    taken = []
+
+    def stop(*arguments, **options):
+        taken.append((arguments, options))
+        raise Stopped("stopped", 130)
+
+    monkeypatch.setattr("imae.train.train_student", stop)
+    run("--student", "runs/a", "--model", "flat:build", "--out", "b")
+    assert taken == [((Path("runs/a"), None, "flat:build"), {"out": Path("b"), "show": True})]
+    error = run("--student", "runs/a", "--model", "mlp").exception
+    assert "--student trains with the settings of its run" in str(error)
+    assert len(taken) == 1
 
 
 def test_a_folder_of_somebody_else_is_refused(run, table, tmp_path):

@@ -2,9 +2,11 @@ import csv
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from imae.errors import ArgumentError, DataError
-from imae.train import train, train_student
+from imae.train import Run, train, train_student
 from imae.train.predict import load_network, plain_batches, predicted_classes
 from imae.train.rows import load_rows, prepare
 
@@ -40,6 +42,38 @@ def test_a_student_does_not_choose_by_labels_that_its_teacher_had_wrong(configur
     student = train_student(train(configure(noise=noise)))
     measured = [row["validation_accuracy"] for row in student.history]
     assert all((each is None) == (noise is not None) for each in measured)
+
+
+@pytest.mark.filterwarnings("ignore:.*predicts no row as")
+def test_a_student_has_the_network_that_was_given(tmp_path):
+    x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    network = nn.Linear(3, 2)
+    before = network.weight.detach().clone()
+    settings = {"train": {"epochs": 1}, "out": str(tmp_path / "run")}
+    teacher = train(settings, data=(x, y), model=network)
+    with pytest.raises(DataError, match="its network was given in Python"):
+        train_student(teacher.path, (x, y))
+    for first, model, name in ((teacher, None, "a"), (teacher.path, network, "b")):
+        student = train_student(first, (x, y), model, out=tmp_path / name)
+        assert student.config.model.name == "python:Linear"
+        assert isinstance(student.load_model().module, nn.Linear)
+    assert torch.equal(network.weight, before), "a copy is trained"
+
+
+@pytest.mark.filterwarnings("ignore:.*predicts no row as")
+def test_a_student_has_the_function_that_is_named_again(arrays, tmp_path, monkeypatch):
+    (tmp_path / "flat.py").write_text(
+        "from torch import nn\n"
+        "def build(num_classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(36, num_classes))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = {"train": {"epochs": 1}, "model": {"name": "flat:build"}}
+    teacher = train({**settings, "data": {"name": str(arrays)}, "out": str(tmp_path / "run")})
+    with pytest.raises(DataError, match="if you trust it, name it too: --model flat:build"):
+        train_student(teacher.path)
+    student = train_student(Run(teacher.path), model="flat:build")
+    assert student.config.model.name == "flat:build"
 
 
 def test_labels_that_a_spreadsheet_would_run_are_read_back(tmp_path):

@@ -157,15 +157,16 @@ def _resume(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
 def _train_student(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
     from imae.train import train_student
 
-    data, out = flags.pop("data.name"), flags.pop("out")
+    model, data, out = flags.pop("model.name"), flags.pop("data.name"), flags.pop("out")
     assert out is None or isinstance(out, Path)
-    if has_others or any(value is not None for value in flags.values()):
+    is_code = isinstance(model, str) and ":" in model  # a run folder by itself imports no code
+    if has_others or any(value is not None for value in flags.values()) or (model and not is_code):
         raise ArgumentError(
-            "--student trains with the settings of its run; only DATA, if it was moved, and --out "
-            "can be given with it"
+            "--student trains with the settings of its run; only DATA, if it was moved, --model, "
+            "if the network is a function of your own, and --out can be given with it"
         )
     with warnings_as_lines():
-        run = train_student(path, data, out=out, show=True)
+        run = train_student(path, data, str(model) if is_code else None, out=out, show=True)
     _report(run.path, run.result)
 
 

@@ -166,6 +166,7 @@ STUDENT_LABELS = "student.csv"  # in the folder of the first run
 def train_student(
     run: Run | str | os.PathLike[str],
     data: object = None,
+    model: str | nn.Module | None = None,
     *,
     out: str | os.PathLike[str] | None = None,
     show: bool = False,
@@ -181,6 +182,8 @@ def train_student(
     Args:
         run: A finished run, or its folder.
         data: The rows again, if they were given in Python; or the new place of data that was moved.
+        model: The network again, if it was given in Python, with the weights to start from; its
+            name, if it is a function of your own. A ``Run`` that was opened with it has it.
         out: Folder of the new run; by default that of the first with ``-student`` appended.
         show: Whether to show progress on the error stream.
 
@@ -203,7 +206,10 @@ def train_student(
         Chen et al., "Robustness of accuracy metric and its inspirations in learning with noisy
         labels", AAAI 2021.
     """
-    run = run if isinstance(run, Run) else Run(run)
+    if not isinstance(run, Run):
+        run = Run(run, model=model)
+    elif model is not None:
+        run = Run(run.path, model=model)
     network = load_network(run, None)
     config = run.config
     rows = None
@@ -239,7 +245,7 @@ def train_student(
     path = run.path / STUDENT_LABELS
     _write_labels(path, lines)
     student = _student_config(config, path, out or f"{run.path}-student", prepared)
-    return train(student, data=data, show=show)
+    return train(student, data=data, model=run.module, show=show)
 
 
 def _student_config(
@@ -248,6 +254,8 @@ def _student_config(
     content = config.model_dump()
     content |= {"noise": None, "noise_map": None, "noise_exact": False, "out": os.fspath(out)}
     content["data"] |= {"labels": str(labels.resolve()), "planted": 0.0}
+    if (config.model.name or "").startswith(FROM_PYTHON):  # `train` gets the module again
+        content["model"]["name"] = None
     if prepared.is_held_out:
         content["data"]["hold_out"] = 0.0
     elif config.noise is not None:  # without it the validation part would have its true labels

@@ -67,6 +67,11 @@ class Run:
         """Best and final measures, or None while the run has not ended."""
         return self.folder.result()
 
+    @property
+    def module(self) -> nn.Module | None:
+        """The module that was given for its network, if any."""
+        return self._trusted_model if isinstance(self._trusted_model, nn.Module) else None
+
     def load_model(self, which: str | None = None) -> Network:
         """The trained network, in evaluation mode; its outputs are those that the loss saw.
 
@@ -96,8 +101,8 @@ class Run:
         if model.name is None:
             raise DataError(f"{self.folder.path}: its config.json names no network")
         try:
-            if isinstance(self._trusted_model, nn.Module):
-                network = as_network(self._trusted_model, content["num_classes"])
+            if self.module is not None:
+                network = as_network(self.module, content["num_classes"])
             else:
                 options = {**input_options(model.name, content["input_shape"]), **model.arguments}
                 _check_shapes(model.name, content, options)
@@ -126,7 +131,7 @@ class Run:
             DataError: If so.
         """
         name = self.config.model.name or ""
-        if isinstance(self._trusted_model, nn.Module):
+        if self.module is not None:
             return
         if name.startswith(FROM_PYTHON):
             raise DataError(
