@@ -188,6 +188,20 @@ def test_a_run_of_an_earlier_version_without_held_labels_is_audited_on_its_train
     assert len(audit(old)) == len(labels.given)
 
 
+def test_an_audit_of_a_student_names_the_run_whose_predictions_are_its_labels(run, tmp_path):
+    teacher, student = RunFolder(tmp_path / "my run"), RunFolder(tmp_path / "student")
+    teacher.write_config({"data": {"name": "digits"}})
+    data = {"name": "digits", "labels": str(teacher.path / "student.csv")}
+    student.write_config({"data": data})
+    student.write_labels(run.labels())
+    for epoch in run.epochs():
+        student.write_dynamics(epoch, run.dynamics(epoch))
+    with pytest.warns(UserWarning, match="its labels are predictions of the run .*/my run'$"):
+        audit(student)
+    student.write_config({"data": {**data, "labels": str(tmp_path / "student.csv")}})
+    audit(student)  # a file of the user's with the same name
+
+
 def test_a_run_without_dynamics_is_refused(tmp_path):
     folder = RunFolder(tmp_path)
     folder.write_labels(RunLabels(np.array(["a"]), np.array([0]), np.array(["x", "y"])))

@@ -151,6 +151,9 @@ def test_nothing_to_review_and_nothing_to_measure_on_are_not_shown(tmp_path, cap
     assert "audit serve" not in said
     assert "suspects.csv" not in said
     assert main(["train", "--student", str(run)]) == 0
-    said = capsys.readouterr().out
-    assert "accuracy" not in said
-    assert " steps in " in said
+    said = capsys.readouterr()
+    assert "accuracy" not in said.out
+    assert " steps in " in said.out
+    assert said.err.splitlines()[-1] == f"next: imae audit {run}", "not the student's predictions"
+    assert main(["train", "--resume", f"{run}-student"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"next: imae audit {run}"

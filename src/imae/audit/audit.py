@@ -124,7 +124,7 @@ def audit(
 
     Warns:
         UserWarning: If classes are hardly ever predicted, so that their labels cannot be judged,
-            or fewer than 30 rows were not trained on.
+            fewer than 30 rows were not trained on, or the run is a student.
 
     Examples:
         >>> from imae._draws import seeded
@@ -163,7 +163,7 @@ def audit(
             raise ArgumentError(
                 "given, row_ids, class_names and cap are in the run; leave them out"
             )
-        from imae.audit.sources import row_keys, run_features
+        from imae.audit.sources import row_keys, run_features, teacher_of
 
         run = source if isinstance(source, RunFolder) else RunFolder(Path(source))
         if not run.exists() and not (run.path / "labels.npz").exists():
@@ -173,6 +173,13 @@ def audit(
             )
         _check_no_training(model, settings)
         evidence = of_run(run)
+        if (teacher := teacher_of(run)) is not None:
+            warnings.warn(
+                f"{run.path}: its labels are predictions of the run {teacher}, so this finds none "
+                "of the wrong labels of the data; to find them: imae audit "
+                f"{shlex.quote(str(teacher))}",
+                stacklevel=2,
+            )
         evidence = replace(evidence, hashes=row_keys(run, evidence.row_ids))
         if features is None:
             features = run_features(run, evidence.row_ids)

@@ -23,6 +23,7 @@ from imae.data.table_file import open_columns
 from imae.errors import ArgumentError, ChangedDataError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.train import Config, train
+from imae.train.launch import teacher_folder
 from imae.train.preparation import frozen_features
 from imae.train.relabel import with_labels
 from imae.train.rows import content_hashes, unchanged_data
@@ -256,6 +257,15 @@ def stored_content(run: RunFolder) -> Mapping[str, str]:
         return dict(run.preparation().get("content", {}))
     except DataError:
         return {}
+
+
+def teacher_of(run: RunFolder) -> Path | None:
+    """The folder of the run that predicted the labels of this one; None if it is no student."""
+    try:
+        labels = (run.config().get("data") or {}).get("labels")
+    except DataError:
+        return None
+    return teacher_folder(labels) if isinstance(labels, str) else None
 
 
 def row_keys(run: RunFolder, row_ids: NDArray[np.str_]) -> NDArray[np.uint64] | None:

@@ -141,6 +141,7 @@ def train(
 
 def _resume(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
     from imae.train import resume as resume_run
+    from imae.train.launch import teacher_folder
 
     model, data = flags.pop("model.name"), flags.pop("data.name")
     budget: dict[str, Any] = {key: flags.pop(f"train.{key}") for key in ("epochs", "steps")}
@@ -151,7 +152,7 @@ def _resume(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
             "--epochs or --steps, to lengthen the run, can be given with it"
         )
     run = resume_run(path, data, str(model) if is_code else None, **budget, show=True)
-    _report(run.path, run.result)
+    _report(run.path, run.result, audited=teacher_folder(run.config.data.labels))
 
 
 def _train_student(path: Path, flags: dict[str, object], *, has_others: bool) -> None:
@@ -167,7 +168,7 @@ def _train_student(path: Path, flags: dict[str, object], *, has_others: bool) ->
         )
     with warnings_as_lines():
         run = train_student(path, data, str(model) if is_code else None, out=out, show=True)
-    _report(run.path, run.result)
+    _report(run.path, run.result, audited=path)
 
 
 def _train(content: dict[str, Any], *, dry_run: bool) -> None:
@@ -214,7 +215,8 @@ def _show_plan(config: Any) -> None:
         say(hint)
 
 
-def _report(path: Path, result: dict[str, Any] | None) -> None:
+def _report(path: Path, result: dict[str, Any] | None, *, audited: Path | None = None) -> None:
+    """Shows the result of a run, and suggests an audit: of its teacher, if it has one."""
     if result is None or os.environ.get("RANK", "0") != "0":  # one of several that torchrun started
         return
     best, final = result["best"], result["final"]
@@ -235,7 +237,7 @@ def _report(path: Path, result: dict[str, Any] | None) -> None:
         highlight=False,
         markup=False,
     )
-    say_next("imae", "audit", path)
+    say_next("imae", "audit", audited or path)
 
 
 def _number_or_auto(T: str | None) -> float | str | None:

@@ -248,6 +248,17 @@ def train_student(
     return train(student, data=data, model=run.module, show=show)
 
 
+def teacher_folder(labels: str | os.PathLike[str] | None) -> Path | None:
+    """The folder of the run whose predictions a label file holds; None if it is another file.
+
+    Args:
+        labels: The file, as in the setting ``data.labels``.
+    """
+    path = None if labels is None else Path(labels)
+    is_found = path is not None and path.name == STUDENT_LABELS and RunFolder(path.parent).exists()
+    return path.parent if path is not None and is_found else None
+
+
 def _student_config(
     config: Config, labels: Path, out: str | os.PathLike[str], prepared: Prepared
 ) -> Config:
