@@ -189,7 +189,13 @@ def test_the_next_command_names_labels_that_are_not_there(audited, tmp_path, mon
 
 def test_the_next_command_has_every_option_of_the_data(run, tmp_path, capsys):
     options = {"drop": ["a;b"], "feature_columns": ["x", "y"]}
-    data = {"name": "my photos", "root": "/a b", "features": "f", "rows": 50, "options": options}
+    data = {
+        "name": "my photos",
+        "root": "/a b",
+        "features": "f",
+        "hold_out": 0.2,
+        "options": options,
+    }
     data |= {"labels": "old.csv", "own_validation": False}
     (run / "config.json").write_text(json.dumps({"data": data}))
     out = tmp_path / "labels.csv"
@@ -197,7 +203,7 @@ def test_the_next_command_has_every_option_of_the_data(run, tmp_path, capsys):
     words = shlex.split(capsys.readouterr().out.split("next: ")[1])
     assert words[:5] == ["imae", "train", "my photos", "--drop", "a;b"]
     assert words[5:9] == ["--set", "data.options.feature_columns=x,y", "--root", "/a b"]
-    assert words[9:] == ["--features", "f", "--set", "data.rows=50", "--labels", str(out)]
+    assert words[9:] == ["--features", "f", "--set", "data.hold_out=0.2", "--labels", str(out)]
 
 
 def test_accept_above_names_its_option(run, tmp_path, capsys):
@@ -680,6 +686,9 @@ def test_corrected_labels_of_a_part_of_the_rows_are_trained_on(tmp_path, capsys,
     apply = ["audit", "apply", str(run), "--accept-above", "0.5", "--overwrite"]
     assert main([*apply, "--out", str(out)]) == 2
     assert "is not what was trained on" in capsys.readouterr().err
+    table.unlink()
+    assert main([*apply, "--out", str(out)]) == 2
+    assert "a file of corrected labels names all of them" in capsys.readouterr().err
 
 
 def test_a_stopped_run_is_resumed(audited, tmp_path, capsys):

@@ -301,7 +301,15 @@ def _not_audited(
         return [], {}
     if not leaves_out_rows(config) or config.data.from_python:
         return [], {}
-    train = unchanged_data(config.data.model_dump(), stored_content(folder)).train
+    try:
+        train = unchanged_data(config.data.model_dump(), stored_content(folder)).train
+    except ChangedDataError:
+        raise
+    except (ImaeError, OSError) as error:
+        raise DataError(
+            f"{error}; the run used a part of the training rows, and a file of corrected labels "
+            "names all of them"
+        ) from None
     names = [train.class_names[label] for label in train.labels.tolist()]
     labels = {
         row_id: name
