@@ -276,7 +276,7 @@ def _extreme_sums(losses: _Floats, number: int, extreme: np.ufunc) -> _Floats:
 
 def _combined(first: _Floats, second: _Floats, extreme: np.ufunc) -> _Floats:
     """The extreme sum of both, over all ways to divide a total among them, for every total."""
-    best = first + second[0]
+    best: _Floats = first + second[0]
     for share in range(1, len(second)):
         extreme(best[share:], first[:-share] + second[share], out=best[share:])
     return best

@@ -70,8 +70,9 @@ class IMAE(Curve):
     def __post_init__(self) -> None:
         if not isinstance(self.T, Tensor):
             check_interval("T", self.T, low=0, high=_LARGEST_T)
-            if isinstance(self.T, np.ndarray):  # cannot be a key
-                object.__setattr__(self, "T", self.T.item())
+            given: object = self.T
+            if isinstance(given, np.ndarray):  # cannot be a key
+                object.__setattr__(self, "T", given.item())
 
     def value(self, m: Tensor) -> Tensor:
         """Loss at margin ``m``."""

@@ -197,7 +197,9 @@ def _with_loss(
     settings: Config | Mapping[str, Any], losses: Sequence[str]
 ) -> Config | Mapping[str, Any]:
     """Settings that name no loss, with the first loss that takes the parameters they give."""
-    method = settings.get("method") if isinstance(settings, Mapping) else None
+    if not isinstance(settings, Mapping):
+        return settings
+    method = settings.get("method")
     if not isinstance(method, Mapping) or "name" in method:
         return settings
     given = method.get("arguments")
