@@ -22,7 +22,7 @@ from imae.audit.cards import suspects
 from imae.audit.correct import draw_sample, lower_bound
 from imae.audit.decisions import Decision, identity, read_decisions, write_decisions
 from imae.cli.app import main
-from imae.cli.audit import _suggesting_another_run, _summarise
+from imae.cli.audit import _suggesting_another_run, _suggesting_audit, _summarise
 from imae.cli.review import _about, write_pages
 from imae.data import Table, load
 from imae.errors import DataError
@@ -609,6 +609,18 @@ def test_a_run_that_learned_nothing_names_the_command_of_another_loss(
     command = f"imae audit 'my data' --set method.name=cce --out {tmp_path / 'run-2'}"
     completed = f"run: has learned nothing; train it with another method: {command}"
     assert (str(caught.value) == completed) == is_completed
+
+
+@pytest.mark.parametrize(
+    ("command", "suggested"),
+    [
+        ("imae train --resume 'my run'", "imae audit 'my run'"),
+        ("imae train --resume run --model nets:net", "imae train --resume run --model nets:net"),
+    ],
+)
+def test_a_stopped_audit_names_a_command_that_exists(command, suggested):
+    with pytest.raises(Stopped, match=f"continue with: {suggested}$"), _suggesting_audit():
+        raise Stopped(f"stopped; continue with: {command}", 130)
 
 
 def test_corrected_labels_are_trained_on(audited, tmp_path):

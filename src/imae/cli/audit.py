@@ -195,13 +195,18 @@ def run(
 
 @contextlib.contextmanager
 def _suggesting_audit() -> Iterator[None]:
-    """Suggests `imae audit` if training was stopped: it resumes the run, and then audits it."""
+    """Suggests `imae audit` if training was stopped: it resumes the run, and then audits it.
+
+    Not where the network is one's own, which only `imae train` can be told.
+    """
     from imae.train import Stopped
 
     try:
         yield
     except Stopped as stopped:
-        line = stopped.message.replace("imae train --resume", "imae audit")
+        line = stopped.message
+        if " --model " not in line:
+            line = line.replace("imae train --resume", "imae audit")
         raise Stopped(line, stopped.code) from None
 
 
