@@ -9,6 +9,7 @@ import torch
 
 from imae import curves
 from imae.errors import ArgumentError
+from imae.losses import cap_logits as torch_cap
 from imae.losses import curve_loss as torch_loss
 
 pytestmark = [
@@ -168,3 +169,45 @@ def test_a_label_without_rival_has_no_loss_and_no_gradient(curve, rows):
     assert (float(losses[0]), expected[0].item()) == (0, 0)
     np.testing.assert_allclose(np.asarray(gradient), tensor.grad.numpy(), rtol=1e-6, atol=1e-6)
     assert not np.asarray(gradient)[0].any()
+
+
+CAPPED = {
+    "ordinary": [[2.0, 0.0, -1.0], [0.1, 0.2, 0.0], [9.0, 1.0, 0.0]],
+    "far": [[1e30, 0.0, -1e30], [1e6, 1e6 + 1, 1e6], [3e4, 0.0, 0.0]],
+    "equal": [[0.0, 0.0, 0.0], [5.0, 5.0, 5.0]],
+    "impossible": [[2.0, -math.inf, 0.0], [4.0, -math.inf, -math.inf], [-math.inf, 60.0, 0.0]],
+    "two": [[30.0, -30.0], [0.2, 0.1], [0.0, 0.0]],
+}
+
+
+@pytest.mark.parametrize("kind", CAPPED)
+def test_capped_logits_and_their_gradient_equal_those_of_torch(kind):
+    import jax
+    import jax.numpy as jnp
+
+    from imae.integrations.jax import cap_logits, curve_loss
+
+    logits = np.array(CAPPED[kind], np.float32)
+    tensor = torch.from_numpy(logits).requires_grad_()
+    expected = torch_cap(tensor, 0.75)
+    np.testing.assert_allclose(
+        np.asarray(cap_logits(jnp.asarray(logits), 0.75)), expected.detach(), rtol=1e-5, atol=1e-6
+    )
+    labels = np.array([0, 1, 0])[: len(logits)] if kind != "impossible" else np.array([2, 0, 1])
+    torch_loss(expected, torch.from_numpy(labels), curves.IMAE(T=8.0), reduction="sum").backward()
+
+    def total(z):
+        return curve_loss(z, jnp.asarray(labels), "imae:T=8", cap=0.75).sum()
+
+    gradient = np.asarray(jax.jit(jax.grad(total))(jnp.asarray(logits)))
+    np.testing.assert_allclose(gradient, tensor.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("cap", [0.3, 1.0])
+def test_a_cap_that_is_none_is_refused(cap):
+    import jax.numpy as jnp
+
+    from imae.integrations.jax import cap_logits
+
+    with pytest.raises(ArgumentError, match="cap must be in"):
+        cap_logits(jnp.zeros((1, 3)), cap)

@@ -1,5 +1,6 @@
 """The curves in JAX: a loss is two scalar functions, which are the same in any library."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from imae.curves import CCE, GCE, IMAE, MAE, SL, Curve, Focal, Scale, Sum, Window, parse_curve
 from imae.errors import ArgumentError, import_extra
+from imae.losses.margin import check_cap
 
 import_extra("jax", extra="jax")
 
@@ -78,7 +80,51 @@ def margin(logits: Array, labels: Array) -> Array:
     return jnp.where(is_certain, certain, own - rest)
 
 
-def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Array:
+def cap_logits(logits: Array, cap: float) -> Array:
+    """Logits centred and shortened so that no probability is above ``cap``, classes last.
+
+    ``imae.cap_logits`` in JAX. Where a loss has a cap, predictions need it too: give both these
+    logits, or the network this as its last step and the loss no cap.
+
+    Args:
+        logits: Unnormalised scores, shape (..., C).
+        cap: Largest probability, in (1 / C, 1).
+
+    Raises:
+        ArgumentError: If ``cap`` is not in (1 / C, 1).
+
+    Examples:
+        >>> jax.nn.softmax(cap_logits(jnp.array([[60.0, 0.0, 0.0]]), 0.75)).round(3).tolist()
+        [[0.75, 0.125, 0.125]]
+    """
+    check_cap(cap, logits.shape[-1])
+    wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    is_possible = wide != -jnp.inf
+    number = is_possible.sum(-1, keepdims=True)
+    rivals = jnp.maximum(number - 1, 1).astype(wide.dtype)
+    longest = (math.log(cap) - math.log1p(-cap) + jnp.log(rivals)) * jnp.sqrt(rivals / (rivals + 1))
+    norm = jnp.maximum(longest, 0.0)
+    shift = jax.lax.stop_gradient(wide.max(axis=-1, keepdims=True))
+    near = jnp.where(is_possible, wide - shift, 0.0)
+    mean = near.sum(axis=-1, keepdims=True) / jnp.maximum(number, 1)
+    centred = jnp.where(is_possible, near - mean, 0.0)
+    # Divided by its largest entry, so that squares are finite.
+    largest = jax.lax.stop_gradient(jnp.abs(centred).max(axis=-1, keepdims=True))
+    scale = jnp.where(largest == 0, 1.0, largest)
+    unit = centred / scale
+    square = (unit**2).sum(axis=-1, keepdims=True)
+    is_long = scale * jnp.sqrt(jax.lax.stop_gradient(square)) > norm
+    shortened = unit * norm / jnp.sqrt(jnp.where(is_long, square, 1.0))
+    # Two classes have one direction, so their lengths saturate: a row at the cap can come back.
+    is_pair = number == 2
+    saturated = unit * norm / jnp.sqrt(jnp.where(is_pair, square + (norm / scale) ** 2, 1.0))
+    capped = jnp.where(is_pair, saturated, jnp.where(is_long, shortened, centred))
+    return jnp.where(is_possible, capped, -jnp.inf).astype(logits.dtype)
+
+
+def curve_loss(
+    logits: Array, labels: Array, curve: str | Curve = "imae", *, cap: float | None = None
+) -> Array:
     """The loss of each example, with the arguments of optax: classes last, no reduction.
 
     Its gradient is the curve's slope, exact at any logit, and not that of the value's formula.
@@ -89,6 +135,7 @@ def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Arr
         labels: Integers in [0, C), shape (...); the loss of any other is NaN, since compiled code
             cannot raise.
         curve: A curve by its name, or from ``imae.curves``.
+        cap: Largest probability; see `cap_logits`.
 
     Returns:
         Losses, shape of ``labels``, in the precision of the logits; half precision is computed in
@@ -110,7 +157,8 @@ def curve_loss(logits: Array, labels: Array, curve: str | Curve = "imae") -> Arr
         return at_margin(primals[0]), slope(curve, primals[0]) * tangents[0]
 
     at_margin.defjvp(tangent)
-    m = margin(logits.astype(jnp.promote_types(logits.dtype, jnp.float32)), labels)
+    wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    m = margin(wide if cap is None else cap_logits(wide, cap), labels)
     is_certain = m == jnp.inf  # no other class is possible: nothing to learn
     losses = jnp.where(is_certain, 0.0, at_margin(jnp.where(is_certain, 0.0, m)))
     return losses.astype(logits.dtype)
