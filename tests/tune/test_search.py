@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from imae.data import load
 from imae.errors import ArgumentError, DataError, ImaeError
 from imae.records import RunFolder
 from imae.records.files import hold
@@ -227,6 +228,14 @@ def test_clean_photos_are_found_below_the_root(search, tmp_path):
     clean = str(tmp_path / "clean.csv")
     outcome = search({**settings, "model": {"name": "small_cnn"}}, trials=1, clean_validation=clean)
     assert outcome.trials[0].num_rows == 10
+
+
+def test_the_root_of_a_known_set_is_not_that_of_the_clean_rows(search, tmp_path):
+    test = load("digits").test
+    np.savez(tmp_path / "digits.npz", x=test.inputs.pixels[:20], y=test.labels[:20])
+    settings = {"data": {"name": "digits", "root": str(tmp_path)}, "train": {"steps": 1}}
+    clean = str(tmp_path / "digits.npz")
+    assert search(settings, trials=1, clean_validation=clean).trials[0].num_rows == 20
 
 
 def test_clean_rows_that_are_trained_on_are_said(search, rows, tmp_path):

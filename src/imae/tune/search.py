@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from imae.data import Data, ImageFiles, Split, from_arrays
 from imae.data.loading import load_unlabelled, load_unscaled
 from imae.data.preparation import fit_scale
+from imae.data.sources.catalog import SOURCES
 from imae.errors import (
     ArgumentError,
     DataError,
@@ -460,11 +461,15 @@ class CleanRows:
 
     def __init__(self, source: object, data: Data, config: Config) -> None:
         self._inputs: Any
+        # The folder of a known set's files is not the one that a table's images are below.
+        is_known = isinstance(source, str) and source in SOURCES
+        is_alike = is_known == (config.data.name in SOURCES)
+        self._root = config.data.root if is_alike else None
         if isinstance(source, str | os.PathLike):
             self.name = self._inputs = os.fspath(source)
             if self.name == config.data.name:
                 raise ArgumentError(f"{self.name}: is the data itself, whose labels may be wrong")
-            rows, _ = load_unscaled(self.name, root=config.data.root, **config.data.options)
+            rows, _ = load_unscaled(self.name, root=self._root, **config.data.options)
         elif isinstance(source, tuple | list) and len(source) == 2:
             self.name, self._inputs = "clean_validation", source[0]
             rows = from_arrays(*source, name=self.name)
@@ -492,7 +497,7 @@ class CleanRows:
             raise DataError(f"{self.name}: has no rows")
         # As a trial will read them: what does not fit is said before anything is written.
         scaled = fit_scale(data.train, source=data.name)(data.train)
-        options, self._root = config.data.options, config.data.root
+        options = config.data.options
         load_unlabelled(self._inputs, like=scaled.inputs, options=options, root=self._root)
         listed = json.dumps([inputs, sorted(self.labels.items())])
         self.digest = hashlib.sha256(listed.encode()).hexdigest()
